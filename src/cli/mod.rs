@@ -1,0 +1,92 @@
+//! The command line: one file per subcommand, each with its `Args` and one `run`.
+//!
+//! Exit codes: 0 done, 1 the run failed (message on standard error), 2 wrong usage. Results go to
+//! standard output, from rank 0 only; warnings and progress go to standard error.
+
+mod doctor;
+mod import;
+mod info;
+mod synth;
+mod table;
+
+use crate::error::Result;
+use clap::{Parser, Subcommand};
+use std::ffi::OsString;
+use std::process::ExitCode;
+
+/// Deep Gaussian Markov random fields on graphs of any size.
+#[derive(Debug, Parser)]
+#[command(name = "dgmrf", version, about, propagate_version = true)]
+#[command(after_help = "Start with `dgmrf doctor`, then `dgmrf run configs/quickstart.toml`.")]
+struct Cli {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    Import(import::Args),
+    Synth(synth::Args),
+    Info(info::Args),
+    Doctor(doctor::Args),
+}
+
+/// Runs the program on the arguments of the process.
+pub fn main() -> ExitCode {
+    // clap prints usage errors itself and exits with 2.
+    let cli = Cli::parse();
+    match execute(cli) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("error: {error}");
+            ExitCode::from(1)
+        }
+    }
+}
+
+/// Runs one command given as words (without the program name), as `[source] command` in a config.
+///
+/// ```
+/// let dir = std::env::temp_dir().join("dgmrf-doc");
+/// let file = dir.join("mesh.h5");
+/// let words = ["synth", "mesh", "--nodes", "100", "-o", file.to_str().unwrap()];
+/// dgmrf::cli::run_words(words)?;
+/// assert_eq!(dgmrf::dataset::Dataset::read(&file)?.nodes(), 100);
+/// # std::fs::remove_dir_all(dir).unwrap();
+/// # Ok::<(), dgmrf::Error>(())
+/// ```
+pub fn run_words<I>(words: I) -> Result<()>
+where
+    I: IntoIterator,
+    I::Item: Into<OsString> + Clone,
+{
+    let words = std::iter::once(OsString::from("dgmrf")).chain(words.into_iter().map(Into::into));
+    let cli = Cli::try_parse_from(words).map_err(|e| crate::Error::Setting(e.to_string()))?;
+    execute(cli)
+}
+
+fn execute(cli: Cli) -> Result<()> {
+    match cli.command {
+        Command::Import(args) => import::run(args),
+        Command::Synth(args) => synth::run(args),
+        Command::Info(args) => info::run(args),
+        Command::Doctor(args) => doctor::run(args),
+    }
+}
+
+/// Checks a new dataset, shows its warnings, writes it and says so: the end of every command
+/// that makes a dataset.
+fn write_dataset(data: &crate::dataset::Dataset, output: &std::path::Path) -> Result<()> {
+    for warning in data.check()? {
+        eprintln!("warning: {warning}");
+    }
+    data.write(output)?;
+    println!(
+        "{}: {} nodes, {} edges, {} observed",
+        output.display(),
+        data.nodes(),
+        data.graph.edges(),
+        data.observed_count()
+    );
+    Ok(())
+}

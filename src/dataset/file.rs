@@ -1,0 +1,273 @@
+//! The dataset file (HDF5, readable with h5py; layout in `docs/formats.md`).
+//!
+//! Arrays are written straight from memory, and the whole file appears under its name only when
+//! it is complete (temporary file, fsync, rename).
+
+use super::{Dataset, Features, Truth};
+use crate::error::{Error, Result, WithPath};
+use crate::graph::Graph;
+use hdf5::types::VarLenUnicode;
+use std::path::{Path, PathBuf};
+
+/// Value of the attribute `format`.
+pub const FORMAT: &str = "dgmrf-dataset";
+/// Value of the attribute `version`.
+pub const VERSION: u32 = 1;
+
+/// Rows moved between memory and file at a time where a conversion needs a buffer.
+const SLAB: usize = 1 << 16;
+
+/// What the root of a dataset file says, without its arrays.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Header {
+    /// Name of the dataset.
+    pub name: String,
+    /// Hash of everything.
+    pub hash: String,
+    /// Hash of the graph alone.
+    pub graph_hash: String,
+    /// Number of nodes.
+    pub nodes: usize,
+}
+
+impl Dataset {
+    /// Writes the file, replacing an older one only when the new one is complete.
+    pub fn write(&self, path: &Path) -> Result<()> {
+        write_atomically(path, |file| self.write_into(file))
+    }
+
+    fn write_into(&self, file: &hdf5::File) -> hdf5::Result<()> {
+        write_text(file, "format", FORMAT)?;
+        file.new_attr::<u32>().create("version")?.write_scalar(&VERSION)?;
+        write_text(file, "name", &self.name)?;
+        write_text(file, "hash", &self.hash())?;
+        write_text(file, "graph_hash", &self.graph_hash())?;
+
+        let graph = file.create_group("graph")?;
+        write_array(&graph, "indptr", self.graph.indptr())?;
+        write_array(&graph, "indices", self.graph.indices())?;
+        if let Some(weights) = self.graph.weights() {
+            write_array(&graph, "weights", weights)?;
+        }
+
+        let nodes = file.create_group("nodes")?;
+        write_array(&nodes, "y", &self.y)?;
+        let observed = nodes.new_dataset::<u8>().shape(self.nodes()).create("observed")?;
+        for (k, slab) in self.observed.chunks(SLAB).enumerate() {
+            let bytes: Vec<u8> = slab.iter().map(|&o| u8::from(o)).collect();
+            observed.write_slice(&bytes, k * SLAB..k * SLAB + slab.len())?;
+        }
+        if let Some(f) = &self.features {
+            let features = write_matrix(&nodes, "features", &f.values, f.names.len())?;
+            write_text(&features, "names", &f.names.join("\n"))?;
+        }
+        if let Some(p) = &self.position {
+            write_matrix(&nodes, "position", p.as_flattened(), 2)?;
+        }
+        if let Some(truth) = &self.truth {
+            let group = file.create_group("truth")?;
+            for (name, values) in truth.arrays() {
+                write_array(&group, name, values)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Reads the whole file and verifies its hash, so that nothing silently damaged gets in.
+    pub fn read(path: &Path) -> Result<Self> {
+        let file = open(path)?;
+        let header = read_header(&file, path)?;
+        let graph = read_graph(&file, path)?;
+        let n = graph.nodes();
+        let nodes = file.group("nodes").with_path(path, "group /nodes")?;
+        let y = read_array::<f64>(&nodes, "y", path)?;
+        let observed =
+            read_array::<u8>(&nodes, "observed", path)?.iter().map(|&o| o != 0).collect();
+        let features = match nodes.link_exists("features") {
+            true => {
+                let data = nodes.dataset("features").with_path(path, "/nodes/features")?;
+                let names = read_text(&data, "names", path)?.lines().map(String::from).collect();
+                let values = data.read_raw().with_path(path, "/nodes/features")?;
+                Some(Features { names, values })
+            }
+            false => None,
+        };
+        let position = match nodes.link_exists("position") {
+            true => {
+                let flat = read_array::<f64>(&nodes, "position", path)?;
+                if flat.len() != 2 * n {
+                    return Err(Error::file(path, "/nodes/position is not [nodes, 2]"));
+                }
+                Some(flat.chunks_exact(2).map(|p| [p[0], p[1]]).collect())
+            }
+            false => None,
+        };
+        let truth = match file.link_exists("truth") {
+            true => {
+                let group = file.group("truth").with_path(path, "group /truth")?;
+                let array = |name: &str| match group.link_exists(name) {
+                    true => read_array::<f64>(&group, name, path).map(Some),
+                    false => Ok(None),
+                };
+                Some(Truth {
+                    x: array("x")?,
+                    post_mean: array("post_mean")?,
+                    post_std: array("post_std")?,
+                })
+            }
+            false => None,
+        };
+        let data = Dataset { name: header.name, graph, y, observed, features, position, truth };
+        data.check().map_err(|e| Error::file(path, e.to_string()))?;
+        if data.hash() != header.hash {
+            return Err(Error::file(
+                path,
+                "the contents do not match the hash in the file: it was damaged or edited; \
+                 make it again with `dgmrf import` or `dgmrf synth`",
+            ));
+        }
+        Ok(data)
+    }
+
+    /// Reads only the attributes of the root.
+    pub fn read_header(path: &Path) -> Result<Header> {
+        read_header(&open(path)?, path)
+    }
+}
+
+fn read_header(file: &hdf5::File, path: &Path) -> Result<Header> {
+    let format = read_text(file, "format", path).unwrap_or_default();
+    if format != FORMAT {
+        return Err(Error::file(
+            path,
+            "this HDF5 file is not a dgmrf dataset (attribute `format` is missing or different); \
+             make one with `dgmrf import` or `dgmrf synth`",
+        ));
+    }
+    let version: u32 =
+        file.attr("version").and_then(|a| a.read_scalar()).with_path(path, "attribute version")?;
+    if version != VERSION {
+        return Err(Error::file(
+            path,
+            format!("dataset format version {version}; this program reads version {VERSION}"),
+        ));
+    }
+    let rows = file.dataset("graph/indptr").with_path(path, "/graph/indptr")?.size();
+    Ok(Header {
+        name: read_text(file, "name", path)?,
+        hash: read_text(file, "hash", path)?,
+        graph_hash: read_text(file, "graph_hash", path)?,
+        nodes: rows.saturating_sub(1),
+    })
+}
+
+fn read_graph(file: &hdf5::File, path: &Path) -> Result<Graph> {
+    let group = file.group("graph").with_path(path, "group /graph")?;
+    let weights = match group.link_exists("weights") {
+        true => Some(read_array(&group, "weights", path)?),
+        false => None,
+    };
+    Graph::from_csr(
+        read_array(&group, "indptr", path)?,
+        read_array(&group, "indices", path)?,
+        weights,
+    )
+    .map_err(|e| Error::file(path, e.to_string()))
+}
+
+// ---- small HDF5 steps, shared with the other file formats of the crate ------------------------
+
+/// Opens an HDF5 file for reading, telling apart what users meet: no file, no permission, empty,
+/// truncated, not HDF5.
+pub(crate) fn open(path: &Path) -> Result<hdf5::File> {
+    let meta = std::fs::metadata(path).with_path(path, "")?;
+    if meta.is_dir() {
+        return Err(Error::file(path, "this is a directory, an HDF5 file is expected"));
+    }
+    if meta.len() == 0 {
+        return Err(Error::file(path, "the file is empty"));
+    }
+    std::fs::File::open(path).with_path(path, "")?;
+    hdf5::File::open(path).map_err(|_| {
+        Error::file(path, "not a readable HDF5 file: it is truncated, damaged or of another format")
+    })
+}
+
+/// Runs `write` on a new HDF5 file that takes the name `path` only when it is on disk as a whole.
+pub(crate) fn write_atomically(
+    path: &Path,
+    write: impl FnOnce(&hdf5::File) -> hdf5::Result<()>,
+) -> Result<()> {
+    if let Some(dir) = path.parent().filter(|d| !d.as_os_str().is_empty()) {
+        std::fs::create_dir_all(dir).with_path(dir, "")?;
+    }
+    let partial = Partial::beside(path);
+    // HDF5's own message for an unwritable place is long and unclear: try the system first.
+    std::fs::File::create(&partial.0).with_path(path, "")?;
+    let file = hdf5::File::create(&partial.0).with_path(path, "creating the file")?;
+    write(&file).with_path(path, "writing (is the disk full?)")?;
+    file.close().with_path(path, "closing (is the disk full?)")?;
+    std::fs::File::open(&partial.0).and_then(|f| f.sync_all()).with_path(path, "")?;
+    std::fs::rename(&partial.0, path).with_path(path, "")
+}
+
+/// A temporary file that disappears unless it was renamed.
+struct Partial(PathBuf);
+
+impl Partial {
+    fn beside(path: &Path) -> Self {
+        let mut name = path.file_name().unwrap_or_default().to_os_string();
+        name.push(format!(".{}.part", std::process::id()));
+        Partial(path.with_file_name(name))
+    }
+}
+
+impl Drop for Partial {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_file(&self.0);
+    }
+}
+
+pub(crate) fn write_text(at: &hdf5::Location, name: &str, text: &str) -> hdf5::Result<()> {
+    let text: VarLenUnicode =
+        text.parse().map_err(|_| hdf5::Error::from("text with a NUL byte"))?;
+    at.new_attr::<VarLenUnicode>().create(name)?.write_scalar(&text)
+}
+
+pub(crate) fn read_text(at: &hdf5::Location, name: &str, path: &Path) -> Result<String> {
+    at.attr(name)
+        .and_then(|a| a.read_scalar::<VarLenUnicode>())
+        .map(|t| t.to_string())
+        .with_path(path, &format!("attribute {name}"))
+}
+
+pub(crate) fn write_array<T: hdf5::H5Type>(
+    group: &hdf5::Group,
+    name: &str,
+    values: &[T],
+) -> hdf5::Result<()> {
+    group.new_dataset::<T>().shape(values.len()).create(name)?.write_raw(values)
+}
+
+fn write_matrix(
+    group: &hdf5::Group,
+    name: &str,
+    values: &[f64],
+    columns: usize,
+) -> hdf5::Result<hdf5::Dataset> {
+    let shape = (values.len() / columns.max(1), columns);
+    let data = group.new_dataset::<f64>().shape(shape).create(name)?;
+    data.write_raw(values)?;
+    Ok(data)
+}
+
+pub(crate) fn read_array<T: hdf5::H5Type>(
+    group: &hdf5::Group,
+    name: &str,
+    path: &Path,
+) -> Result<Vec<T>> {
+    group
+        .dataset(name)
+        .and_then(|d| d.read_raw())
+        .with_path(path, &format!("{}/{name}", group.name()))
+}
