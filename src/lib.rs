@@ -22,10 +22,13 @@
 #![warn(missing_docs)]
 
 pub mod cli;
+pub mod comm;
 pub mod config;
 pub mod dataset;
 mod error;
 pub mod graph;
+pub mod partition;
+pub mod profile;
 pub mod progress;
 pub mod random;
 

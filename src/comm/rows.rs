@@ -1,0 +1,110 @@
+//! Node values between rank 0, which has them by original node id, and the ranks that own them.
+
+use super::World;
+use crate::error::{Error, Result};
+use mpi::traits::*;
+
+/// Rows per message: bounds the memory of rank 0 and keeps counts far below 2^31.
+const SLAB: usize = 1 << 18;
+
+impl World {
+    /// Collects rows on rank 0, in the order of their original ids.
+    ///
+    /// Every rank gives its owned `ids` and a row of `columns` values for each; together the ids
+    /// must be `0..nodes`, each once. Other ranks than 0 get `None`.
+    pub fn gather_rows(
+        &self,
+        ids: &[u32],
+        values: &[f64],
+        columns: usize,
+        nodes: usize,
+    ) -> Result<Option<Vec<f64>>> {
+        assert_eq!(values.len(), ids.len() * columns, "one row per id");
+        if !self.is_root() {
+            let root = self.comm().expect("other ranks").process_at_rank(0);
+            root.send(&(ids.len() as u64));
+            for (ids, rows) in ids.chunks(SLAB).zip(values.chunks(SLAB * columns.max(1))) {
+                root.send(ids);
+                root.send(rows);
+            }
+            return Ok(None);
+        }
+        let mut all = vec![0.0; nodes * columns];
+        let mut missing = nodes as i64;
+        let mut place = |ids: &[u32], rows: &[f64]| -> Result<()> {
+            for (&id, row) in ids.iter().zip(rows.chunks_exact(columns.max(1))) {
+                let at = id as usize * columns;
+                let Some(slot) = all.get_mut(at..at + columns) else {
+                    return Err(Error::Data(format!("node id {id} outside 0..{nodes}")));
+                };
+                slot.copy_from_slice(row);
+            }
+            missing -= ids.len() as i64;
+            Ok(())
+        };
+        // Receive everything even after an error: the senders must not be left waiting.
+        let mut outcome = place(ids, values);
+        if let Some(comm) = self.comm() {
+            let (mut slab_ids, mut slab_rows) = (vec![0u32; SLAB], vec![0.0; SLAB * columns]);
+            for rank in 1..self.size() {
+                let process = comm.process_at_rank(rank as i32);
+                let (mut left, _) = process.receive::<u64>();
+                while left > 0 {
+                    let rows = SLAB.min(left as usize);
+                    process.receive_into(&mut slab_ids[..rows]);
+                    process.receive_into(&mut slab_rows[..rows * columns]);
+                    outcome = outcome
+                        .and_then(|()| place(&slab_ids[..rows], &slab_rows[..rows * columns]));
+                    left -= rows as u64;
+                }
+            }
+        }
+        outcome?;
+        match missing {
+            0 => Ok(Some(all)),
+            _ => Err(Error::Data(format!(
+                "the ranks own {} nodes together, the graph has {nodes}",
+                nodes as i64 - missing
+            ))),
+        }
+    }
+
+    /// Gives every rank the rows of its `ids` out of `all`, which only rank 0 needs to have.
+    ///
+    /// # Panics
+    /// If rank 0 has no values or an id is outside of them (a bug of the caller).
+    pub fn scatter_rows(&self, ids: &[u32], all: Option<&[f64]>, columns: usize) -> Vec<f64> {
+        let mut mine = vec![0.0; ids.len() * columns];
+        if !self.is_root() {
+            let root = self.comm().expect("other ranks").process_at_rank(0);
+            root.send(&(ids.len() as u64));
+            for (ids, rows) in ids.chunks(SLAB).zip(mine.chunks_mut(SLAB * columns.max(1))) {
+                root.send(ids);
+                root.receive_into(rows);
+            }
+            return mine;
+        }
+        let all = all.expect("rank 0 has the values");
+        let pick = |ids: &[u32], rows: &mut [f64]| {
+            for (&id, row) in ids.iter().zip(rows.chunks_exact_mut(columns.max(1))) {
+                row.copy_from_slice(&all[id as usize * columns..][..columns]);
+            }
+        };
+        pick(ids, &mut mine);
+        if let Some(comm) = self.comm() {
+            let (mut slab_ids, mut slab_rows) = (vec![0u32; SLAB], vec![0.0; SLAB * columns]);
+            for rank in 1..self.size() {
+                let process = comm.process_at_rank(rank as i32);
+                let (mut left, _) = process.receive::<u64>();
+                while left > 0 {
+                    let rows = SLAB.min(left as usize);
+                    process.receive_into(&mut slab_ids[..rows]);
+                    pick(&slab_ids[..rows], &mut slab_rows[..rows * columns]);
+                    process.send(&slab_rows[..rows * columns]);
+                    left -= rows as u64;
+                }
+            }
+        }
+        mine
+    }
+}
