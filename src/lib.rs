@@ -26,6 +26,7 @@ pub mod comm;
 pub mod config;
 pub mod dataset;
 mod error;
+pub mod field;
 pub mod graph;
 pub mod partition;
 pub mod profile;

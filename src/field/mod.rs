@@ -1,0 +1,120 @@
+//! Blocks of node values and what engines can do with them.
+//!
+//! A *block* is a tall matrix `[owned + halo, s]`, row-major: `s` samples or probes side by side,
+//! so that one gather of a neighbour serves all columns. Every algorithm downstream is written
+//! once against [`Engine`]; there are two engines, [`native`] (Rust, all CPUs) and, with the
+//! feature `torch`, [`torch`] (libtorch on the CPU or one CUDA device per local rank).
+//!
+//! Sums that an engine returns are *local*, over the owned rows of this rank; the caller puts all
+//! it needs into one [`World::sum`]. Their order is fixed: it depends on the number of ranks but
+//! not on the number of threads.
+
+pub mod native;
+
+use crate::comm::World;
+use crate::partition::Part;
+use crate::random::Stream;
+use std::rc::Rc;
+
+/// One layer of the model in the form engines apply it, for `s_i = α d_i^γ` and `ρ = β/α`:
+///
+/// forward `b + s ∘ (h + ρ D⁻¹A h)`, transposed `s ∘ g + ρ A (s ∘ g / d)` (paper, Eq. 7).
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Coefficients {
+    /// `α > 0`.
+    pub alpha: f64,
+    /// `ρ`, in `(-1, 1)`.
+    pub rho: f64,
+    /// `γ`, in `[0, 1]`.
+    pub gamma: f64,
+    /// `b`.
+    pub bias: f64,
+}
+
+/// Local sums from which the gradient of one layer follows, for a cotangent `g` of its output.
+///
+/// With `h` the input, `u = out − b` and `t = A (s ∘ g / d)`: `⟨g, s ∘ D⁻¹A h⟩ = ⟨t, h⟩`, so the
+/// transposed product that back-propagation needs anyway also gives the gradient in `ρ`.
+#[derive(Debug, Clone, Copy, PartialEq, Default)]
+pub struct LayerSums {
+    /// `Σ g u = α ∂/∂α`.
+    pub alpha: f64,
+    /// `Σ t h = ∂/∂ρ`.
+    pub rho: f64,
+    /// `Σ g u log d = ∂/∂γ`.
+    pub gamma: f64,
+    /// `Σ g = ∂/∂b`.
+    pub bias: f64,
+}
+
+/// What an engine does with the blocks of one rank. About a dozen operations; all algorithms of
+/// the crate are made of them.
+///
+/// Halo rows of an argument that is passed as `&mut` are filled by the call (one exchange, hidden
+/// behind the work on interior rows); its owned rows are left as they are.
+pub trait Engine {
+    /// `[owned + halo, s]` values.
+    type Block;
+    /// One value per owned and halo row.
+    type Rows;
+    /// A layer made ready for this engine by [`Engine::prepare`].
+    type Layer;
+
+    /// The part of the graph this engine works on.
+    fn part(&self) -> &Part;
+    /// The ranks.
+    fn world(&self) -> &Rc<World>;
+
+    /// A block of zeros.
+    fn zeros(&self, columns: usize) -> Self::Block;
+    /// Number of columns.
+    fn columns(&self, block: &Self::Block) -> usize;
+    /// Copies host values `[owned, s]` into the owned rows.
+    fn upload(&self, values: &[f64], block: &mut Self::Block);
+    /// Copies the owned rows `[owned, s]` to the host.
+    fn download(&self, block: &Self::Block) -> Vec<f64>;
+    /// Row values on this engine; one for every owned and halo row.
+    fn rows(&self, values: &[f64]) -> Self::Rows;
+
+    /// Fills owned rows with signs: column `c` is column `first + c` of the stream, by original id.
+    fn fill_rademacher(&self, stream: Stream, first: u64, block: &mut Self::Block);
+    /// Fills owned rows with standard normal numbers, as [`Engine::fill_rademacher`].
+    fn fill_normal(&self, stream: Stream, first: u64, block: &mut Self::Block);
+
+    /// An empty layer to be filled by [`Engine::prepare`].
+    fn new_layer(&self) -> Self::Layer;
+    /// Computes what applying the layer needs: `s_i = α d_i^γ` and `s_i / d_i`.
+    fn prepare(&self, coefficients: &Coefficients, layer: &mut Self::Layer);
+    /// `out = bias + s ∘ (h + ρ D⁻¹A h)`; the bias only where `with_bias`.
+    fn layer(
+        &mut self,
+        layer: &Self::Layer,
+        with_bias: bool,
+        h: &mut Self::Block,
+        out: &mut Self::Block,
+    );
+    /// `out = s ∘ g + ρ A (s ∘ g / d)`, the transposed layer.
+    fn adjoint(&mut self, layer: &Self::Layer, g: &mut Self::Block, out: &mut Self::Block);
+    /// [`Engine::adjoint`] and, in the same pass, the sums of the layer's gradient. `input` and
+    /// `output` are those of the forward layer; `with_bias` as there.
+    fn adjoint_with_sums(
+        &mut self,
+        layer: &Self::Layer,
+        with_bias: bool,
+        g: &mut Self::Block,
+        input: &Self::Block,
+        output: &Self::Block,
+        out: &mut Self::Block,
+    ) -> LayerSums;
+
+    /// `dots[c] = Σ_i x_ic y_ic`, local.
+    fn dots(&self, x: &Self::Block, y: &Self::Block, dots: &mut [f64]);
+    /// `y_c += a_c x_c` for every column.
+    fn axpy(&self, a: &[f64], x: &Self::Block, y: &mut Self::Block);
+    /// `y_c = x_c + a_c y_c` for every column.
+    fn aypx(&self, a: &[f64], x: &Self::Block, y: &mut Self::Block);
+    /// `y_i = w_i x_i` for every row.
+    fn scale_rows(&self, w: &Self::Rows, x: &Self::Block, y: &mut Self::Block);
+    /// `y_i += w_i x_i` for every row.
+    fn add_scaled_rows(&self, w: &Self::Rows, x: &Self::Block, y: &mut Self::Block);
+}

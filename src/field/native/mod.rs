@@ -1,0 +1,368 @@
+//! The native engine: Rust loops over all cores of the rank, in single or double precision.
+//!
+//! A layer is one pass: self term, neighbour sum, scale and bias are fused, for all columns of a
+//! row at once. Rows are worked on in chunks of fixed size, each by one thread, and sums are
+//! added chunk by chunk in order, so results do not depend on the number of threads.
+
+mod kernel;
+mod scalar;
+mod vector;
+
+pub use scalar::Scalar;
+
+use super::{Coefficients, Engine, LayerSums};
+use crate::comm::World;
+use crate::comm::halo::HaloExchange;
+use crate::error::{Error, Result};
+use crate::partition::Part;
+use crate::profile::{self, Phase};
+use crate::random::Stream;
+use kernel::{Csr, Stencil};
+use rayon::prelude::*;
+use std::ops::Range;
+use std::rc::Rc;
+
+/// Rows per chunk: enough work to be worth handing to a thread, few enough to balance.
+const CHUNK: usize = 1024;
+
+/// The native engine of one rank, in precision `T`.
+///
+/// ```
+/// use dgmrf::{comm::World, field::{native::Native, Coefficients, Engine}, graph::EdgeList};
+/// use dgmrf::partition::{order::Order, Partition};
+/// // Two nodes, one edge: G = α (I + ρ [[0, 1], [1, 0]]).
+/// let mut edges = EdgeList::unweighted();
+/// edges.push(0, 1, 1.0);
+/// let graph = edges.into_graph(2)?.0;
+/// let part = Partition::new(&graph, vec![0, 0], 1, Order::Original)?.part(0);
+/// let mut engine = Native::<f64>::new(World::solo(), part)?;
+/// let mut layer = engine.new_layer();
+/// engine.prepare(&Coefficients { alpha: 2.0, rho: -0.5, gamma: 1.0, bias: 1.0 }, &mut layer);
+/// let (mut h, mut out) = (engine.zeros(1), engine.zeros(1));
+/// engine.upload(&[3.0, 4.0], &mut h);
+/// engine.layer(&layer, true, &mut h, &mut out);
+/// assert_eq!(engine.download(&out), [1.0 + 2.0 * (3.0 - 2.0), 1.0 + 2.0 * (4.0 - 1.5)]);
+/// # Ok::<(), dgmrf::Error>(())
+/// ```
+pub struct Native<T: Scalar> {
+    world: Rc<World>,
+    part: Part,
+    csr: Csr<T>,
+    /// `log d` and `1 / d` of owned and halo rows.
+    log_degree: Vec<f64>,
+    inverse_degree: Vec<f64>,
+    exchange: HaloExchange,
+    /// Rows to send in packing order, and the buffer they are packed into.
+    send_rows: Vec<u32>,
+    send: Vec<T>,
+}
+
+/// `[owned + halo, s]` values, row-major.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Block<T> {
+    columns: usize,
+    values: Vec<T>,
+}
+
+impl<T> Block<T> {
+    /// Owned and halo rows, row-major.
+    pub fn values(&self) -> &[T] {
+        &self.values
+    }
+
+    /// Owned and halo rows, row-major.
+    pub fn values_mut(&mut self) -> &mut [T] {
+        &mut self.values
+    }
+}
+
+/// A layer made ready: `s_i` and `s_i / d_i` for owned and halo rows.
+pub struct Layer<T> {
+    scale: Vec<T>,
+    ratio: Vec<T>,
+    rho: f64,
+    bias: f64,
+}
+
+impl<T: Scalar> Native<T> {
+    /// An engine for the part of this rank.
+    pub fn new(world: Rc<World>, part: Part) -> Result<Self> {
+        if part.entries() > u32::MAX as usize {
+            return Err(Error::Setting(format!(
+                "part {} has {} entries, more than 2^32: use more ranks",
+                part.rank,
+                part.entries()
+            )));
+        }
+        let exchange = HaloExchange::new(world.clone(), part.halo.clone())?;
+        let csr = Csr {
+            indptr: part.indptr.iter().map(|&p| p as u32).collect(),
+            indices: part.indices.clone(),
+            weights: part.weights.iter().flatten().map(|&w| T::from_f64(w)).collect(),
+        };
+        Ok(Native {
+            log_degree: part.degree.iter().map(|d| d.ln()).collect(),
+            inverse_degree: part.degree.iter().map(|d| 1.0 / d).collect(),
+            send_rows: part.halo.send_order().collect(),
+            send: Vec::new(),
+            world,
+            csr,
+            exchange,
+            part,
+        })
+    }
+
+    /// Values of the owned rows.
+    fn owned<'b>(&self, block: &'b Block<T>) -> &'b [T] {
+        &block.values[..self.part.owned * block.columns]
+    }
+
+    fn owned_mut<'b>(&self, block: &'b mut Block<T>) -> &'b mut [T] {
+        &mut block.values[..self.part.owned * block.columns]
+    }
+
+    /// Fills the halo of `input` while `stencil` works on the interior rows of `out`, then on the
+    /// boundary rows. Sums come back chunk by chunk, in order.
+    fn sweep<S: Stencil<T>>(
+        &mut self,
+        stencil: &S,
+        input: &mut Block<T>,
+        out: &mut Block<T>,
+        phase: Phase,
+    ) -> LayerSums {
+        let columns = input.columns;
+        assert_eq!(columns, out.columns, "blocks of one width");
+        let (owned, interior) = (self.part.owned, self.part.interior);
+        let packing = profile::start();
+        pack(&input.values, columns, &self.send_rows, &mut self.send);
+        profile::stop(
+            Phase::HaloPack,
+            packing,
+            2 * std::mem::size_of_val(&self.send[..]) as u64,
+            0,
+        );
+
+        let csr = &self.csr;
+        let (mine, halo) = input.values.split_at_mut(owned * columns);
+        let (inner, rest) = out.values.split_at_mut(interior * columns);
+        let mut sums = self.exchange.run(columns, &self.send, halo, || {
+            let timer = profile::start();
+            let sums = over_rows(stencil, csr, mine, columns, 0..interior, inner);
+            profile::stop(phase, timer, csr.bytes_of(0..interior, columns), 0);
+            sums
+        });
+        let timer = profile::start();
+        let boundary = &mut rest[..(owned - interior) * columns];
+        sums.add(&over_rows(stencil, csr, &input.values, columns, interior..owned, boundary));
+        profile::stop(phase, timer, csr.bytes_of(interior..owned, columns), 0);
+        sums
+    }
+}
+
+impl LayerSums {
+    pub(super) fn add(&mut self, other: &LayerSums) {
+        self.alpha += other.alpha;
+        self.rho += other.rho;
+        self.gamma += other.gamma;
+        self.bias += other.bias;
+    }
+}
+
+fn pack<T: Scalar>(values: &[T], columns: usize, rows: &[u32], send: &mut Vec<T>) {
+    send.clear();
+    for &row in rows {
+        send.extend_from_slice(&values[row as usize * columns..][..columns]);
+    }
+}
+
+/// Applies a stencil to `rows`, whose results are `out`, chunk by chunk.
+fn over_rows<T: Scalar, S: Stencil<T>>(
+    stencil: &S,
+    csr: &Csr<T>,
+    input: &[T],
+    columns: usize,
+    rows: Range<usize>,
+    out: &mut [T],
+) -> LayerSums {
+    let chunk = |k: usize, out: &mut [T]| {
+        let first = rows.start + k * CHUNK;
+        kernel::run(stencil, csr, input, columns, first..first + out.len() / columns, out)
+    };
+    let mut total = LayerSums::default();
+    if inline(rows.len()) {
+        for (k, out) in out.chunks_mut(CHUNK * columns).enumerate() {
+            total.add(&chunk(k, out));
+        }
+    } else if S::SUMS {
+        let sums: Vec<LayerSums> =
+            out.par_chunks_mut(CHUNK * columns).enumerate().map(|(k, out)| chunk(k, out)).collect();
+        sums.iter().for_each(|s| total.add(s));
+    } else {
+        out.par_chunks_mut(CHUNK * columns).enumerate().for_each(|(k, out)| {
+            chunk(k, out);
+        });
+    }
+    total
+}
+
+/// Whether handing the rows to other threads would cost more than it gives.
+fn inline(rows: usize) -> bool {
+    rows < 4 * CHUNK || rayon::current_num_threads() == 1
+}
+
+impl<T: Scalar> Engine for Native<T> {
+    type Block = Block<T>;
+    type Rows = Vec<T>;
+    type Layer = Layer<T>;
+
+    fn part(&self) -> &Part {
+        &self.part
+    }
+
+    fn world(&self) -> &Rc<World> {
+        &self.world
+    }
+
+    fn zeros(&self, columns: usize) -> Block<T> {
+        Block { columns, values: vec![T::ZERO; self.part.ids.len() * columns] }
+    }
+
+    fn columns(&self, block: &Block<T>) -> usize {
+        block.columns
+    }
+
+    fn upload(&self, values: &[f64], block: &mut Block<T>) {
+        let owned = self.owned_mut(block);
+        assert_eq!(values.len(), owned.len(), "one value per owned row and column");
+        owned.iter_mut().zip(values).for_each(|(to, &from)| *to = T::from_f64(from));
+    }
+
+    fn download(&self, block: &Block<T>) -> Vec<f64> {
+        self.owned(block).iter().map(|&v| v.to_f64()).collect()
+    }
+
+    fn rows(&self, values: &[f64]) -> Vec<T> {
+        assert_eq!(values.len(), self.part.ids.len(), "one value per local row");
+        values.iter().map(|&v| T::from_f64(v)).collect()
+    }
+
+    fn fill_rademacher(&self, stream: Stream, first: u64, block: &mut Block<T>) {
+        let columns = block.columns;
+        let timer = profile::start();
+        let ids = self.part.owned_ids();
+        vector::each_row(ids, self.owned_mut(block), columns, |id, row| {
+            vector::signs(stream, u64::from(id), first, row);
+        });
+        profile::stop(Phase::Random, timer, (self.part.owned * (columns * T::BYTES + 4)) as u64, 0);
+    }
+
+    fn fill_normal(&self, stream: Stream, first: u64, block: &mut Block<T>) {
+        let columns = block.columns;
+        let timer = profile::start();
+        let ids = self.part.owned_ids();
+        vector::each_row(ids, self.owned_mut(block), columns, |id, row| {
+            vector::normals(stream, u64::from(id), first, row);
+        });
+        profile::stop(Phase::Random, timer, (self.part.owned * (columns * T::BYTES + 4)) as u64, 0);
+    }
+
+    fn new_layer(&self) -> Layer<T> {
+        let rows = self.part.ids.len();
+        Layer { scale: vec![T::ZERO; rows], ratio: vec![T::ZERO; rows], rho: 0.0, bias: 0.0 }
+    }
+
+    fn prepare(&self, c: &Coefficients, layer: &mut Layer<T>) {
+        (layer.rho, layer.bias) = (c.rho, c.bias);
+        let log_alpha = c.alpha.ln();
+        let each = |(((scale, ratio), log_d), inverse_d): (((&mut T, &mut T), &f64), &f64)| {
+            let s = (log_alpha + c.gamma * log_d).exp();
+            *scale = T::from_f64(s);
+            *ratio = T::from_f64(s * inverse_d);
+        };
+        if inline(layer.scale.len()) {
+            let rows = layer.scale.iter_mut().zip(&mut layer.ratio);
+            rows.zip(&self.log_degree).zip(&self.inverse_degree).for_each(each);
+        } else {
+            let rows = layer.scale.par_iter_mut().zip(&mut layer.ratio);
+            rows.zip(&self.log_degree).zip(&self.inverse_degree).for_each(each);
+        }
+    }
+
+    fn layer(&mut self, l: &Layer<T>, with_bias: bool, h: &mut Block<T>, out: &mut Block<T>) {
+        let bias = if with_bias { l.bias } else { 0.0 };
+        let stencil = kernel::Forward {
+            scale: &l.scale,
+            ratio: &l.ratio,
+            rho: T::from_f64(l.rho),
+            bias: T::from_f64(bias),
+        };
+        self.sweep(&stencil, h, out, Phase::Layer);
+    }
+
+    fn adjoint(&mut self, l: &Layer<T>, g: &mut Block<T>, out: &mut Block<T>) {
+        let stencil = kernel::Adjoint { scale: &l.scale, ratio: &l.ratio, rho: T::from_f64(l.rho) };
+        self.sweep(&stencil, g, out, Phase::Adjoint);
+    }
+
+    fn adjoint_with_sums(
+        &mut self,
+        l: &Layer<T>,
+        with_bias: bool,
+        g: &mut Block<T>,
+        input: &Block<T>,
+        output: &Block<T>,
+        out: &mut Block<T>,
+    ) -> LayerSums {
+        let bias = if with_bias { l.bias } else { 0.0 };
+        let log_degree = std::mem::take(&mut self.log_degree);
+        let stencil = kernel::AdjointWithSums {
+            adjoint: kernel::Adjoint { scale: &l.scale, ratio: &l.ratio, rho: T::from_f64(l.rho) },
+            bias: T::from_f64(bias),
+            log_degree: &log_degree,
+            input: &input.values,
+            output: &output.values,
+        };
+        let sums = self.sweep(&stencil, g, out, Phase::Gradient);
+        self.log_degree = log_degree;
+        sums
+    }
+
+    fn dots(&self, x: &Block<T>, y: &Block<T>, dots: &mut [f64]) {
+        let timer = profile::start();
+        vector::dots(self.owned(x), self.owned(y), x.columns, dots);
+        profile::stop(Phase::Vector, timer, self.bytes(x.columns, 2), 0);
+    }
+
+    fn axpy(&self, a: &[f64], x: &Block<T>, y: &mut Block<T>) {
+        let (timer, columns) = (profile::start(), x.columns);
+        let a: Vec<T> = a.iter().map(|&a| T::from_f64(a)).collect();
+        vector::zip_columns(&a, self.owned(x), self.owned_mut(y), |a, x, y| y + a * x);
+        profile::stop(Phase::Vector, timer, self.bytes(columns, 3), 0);
+    }
+
+    fn aypx(&self, a: &[f64], x: &Block<T>, y: &mut Block<T>) {
+        let (timer, columns) = (profile::start(), x.columns);
+        let a: Vec<T> = a.iter().map(|&a| T::from_f64(a)).collect();
+        vector::zip_columns(&a, self.owned(x), self.owned_mut(y), |a, x, y| x + a * y);
+        profile::stop(Phase::Vector, timer, self.bytes(columns, 3), 0);
+    }
+
+    fn scale_rows(&self, w: &Vec<T>, x: &Block<T>, y: &mut Block<T>) {
+        let (timer, columns) = (profile::start(), x.columns);
+        vector::zip_rows(w, self.owned(x), self.owned_mut(y), columns, |w, x, _| w * x);
+        profile::stop(Phase::Vector, timer, self.bytes(columns, 2), 0);
+    }
+
+    fn add_scaled_rows(&self, w: &Vec<T>, x: &Block<T>, y: &mut Block<T>) {
+        let (timer, columns) = (profile::start(), x.columns);
+        vector::zip_rows(w, self.owned(x), self.owned_mut(y), columns, |w, x, y| y + w * x);
+        profile::stop(Phase::Vector, timer, self.bytes(columns, 3), 0);
+    }
+}
+
+impl<T: Scalar> Native<T> {
+    /// Bytes of `passes` passes over the owned rows of a block.
+    fn bytes(&self, columns: usize, passes: usize) -> u64 {
+        (self.part.owned * columns * passes * T::BYTES) as u64
+    }
+}
