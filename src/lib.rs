@@ -28,6 +28,7 @@ pub mod dataset;
 mod error;
 pub mod field;
 pub mod graph;
+pub mod model;
 pub mod partition;
 pub mod profile;
 pub mod progress;

@@ -1,0 +1,68 @@
+//! The model as dense matrices, straight from the paper: the reference that shares no code with
+//! the engines.
+
+use dgmrf::graph::Graph;
+
+/// `(α, β, γ, b)` of a layer.
+pub type Layer = (f64, f64, f64, f64);
+
+/// Row-major `N x N`.
+pub type Matrix = Vec<Vec<f64>>;
+
+/// Paper Eq. (layerG): `G = α D^γ + β D^(γ-1) A`.
+pub fn layer(graph: &Graph, &(alpha, beta, gamma, _): &Layer) -> Matrix {
+    let n = graph.nodes();
+    let mut g = vec![vec![0.0; n]; n];
+    for (i, row) in g.iter_mut().enumerate() {
+        let degree: f64 = graph.weighted_neighbours(i).map(|(_, w)| w).sum();
+        row[i] = alpha * degree.powf(gamma);
+        for (j, w) in graph.weighted_neighbours(i) {
+            row[j as usize] = beta * degree.powf(gamma - 1.0) * w;
+        }
+    }
+    g
+}
+
+/// `M x` for one column.
+pub fn times(m: &Matrix, x: &[f64]) -> Vec<f64> {
+    m.iter().map(|row| row.iter().zip(x).map(|(a, b)| a * b).sum()).collect()
+}
+
+/// `Mᵀ x` for one column.
+pub fn times_transposed(m: &Matrix, x: &[f64]) -> Vec<f64> {
+    (0..x.len()).map(|j| m.iter().zip(x).map(|(row, x)| row[j] * x).sum()).collect()
+}
+
+/// Column `c` of row-major values with `columns` columns.
+pub fn column(values: &[f64], columns: usize, c: usize) -> Vec<f64> {
+    values.iter().skip(c).step_by(columns).copied().collect()
+}
+
+/// Applies `f` to every column of row-major values.
+pub fn each_column(values: &[f64], columns: usize, f: impl Fn(&[f64]) -> Vec<f64>) -> Vec<f64> {
+    let made: Vec<Vec<f64>> = (0..columns).map(|c| f(&column(values, columns, c))).collect();
+    (0..values.len()).map(|k| made[k % columns][k / columns]).collect()
+}
+
+/// `g(x)` (or `G x` without the biases) of a stack of layers, all columns.
+pub fn forward(graph: &Graph, layers: &[Layer], bias: bool, x: &[f64], columns: usize) -> Vec<f64> {
+    let mut h = x.to_vec();
+    for l in layers {
+        let g = layer(graph, l);
+        h = each_column(&h, columns, |x| times(&g, x));
+        if bias {
+            h.iter_mut().for_each(|v| *v += l.3);
+        }
+    }
+    h
+}
+
+/// `Gᵀ z` of a stack of layers, all columns.
+pub fn transpose(graph: &Graph, layers: &[Layer], z: &[f64], columns: usize) -> Vec<f64> {
+    let mut h = z.to_vec();
+    for l in layers.iter().rev() {
+        let g = layer(graph, l);
+        h = each_column(&h, columns, |x| times_transposed(&g, x));
+    }
+    h
+}
