@@ -47,18 +47,23 @@ pub struct Stream {
     key: u64,
 }
 
+/// Multipliers of the finaliser [`mix`].
+const FACTORS: [u64; 2] = [0x3C79_AC49_2BA7_B653, 0x1C69_B3F7_4AC4_AE35];
+
 /// Pelle Evensen's `moremur` finaliser: a bijection of 64-bit words with full avalanche.
 #[inline(always)]
 const fn mix(mut x: u64) -> u64 {
     x ^= x >> 27;
-    x = x.wrapping_mul(0x3C79_AC49_2BA7_B653);
+    x = x.wrapping_mul(FACTORS[0]);
     x ^= x >> 33;
-    x = x.wrapping_mul(0x1C69_B3F7_4AC4_AE35);
+    x = x.wrapping_mul(FACTORS[1]);
     x ^ (x >> 27)
 }
 
 /// 2^64 / golden ratio, odd: spreads small counters over the word.
 const GOLDEN: u64 = 0x9E37_79B9_7F4A_7C15;
+/// The same for words of one node.
+const WORD: u64 = 0xD6E8_FEB8_6659_FD93;
 
 impl Stream {
     /// The stream of a purpose at a step.
@@ -72,7 +77,32 @@ impl Stream {
     #[inline(always)]
     pub const fn bits(&self, node: u64, word: u64) -> u64 {
         let x = mix(self.key.wrapping_add(node.wrapping_mul(GOLDEN)));
-        mix(x ^ word.wrapping_mul(0xD6E8_FEB8_6659_FD93).wrapping_add(self.key))
+        mix(x ^ self.word_key(word))
+    }
+
+    #[inline(always)]
+    const fn word_key(&self, word: u64) -> u64 {
+        word.wrapping_mul(WORD).wrapping_add(self.key)
+    }
+
+    /// [`Stream::bits`] for many nodes in the arithmetic of another engine, given its operations
+    /// on 64-bit words: `x * k`, `x + k`, `x ^ (x >> k)` (logical) and `x ^ k`.
+    pub fn bits_with<W>(
+        &self,
+        nodes: &W,
+        word: u64,
+        times: impl Fn(&W, i64) -> W,
+        plus: impl Fn(&W, i64) -> W,
+        fold: impl Fn(&W, i64) -> W,
+        xor: impl Fn(&W, i64) -> W,
+    ) -> W {
+        let mix = |x: W| {
+            let x = times(&fold(&x, 27), FACTORS[0] as i64);
+            let x = times(&fold(&x, 33), FACTORS[1] as i64);
+            fold(&x, 27)
+        };
+        let x = mix(plus(&times(nodes, GOLDEN as i64), self.key as i64));
+        mix(xor(&x, self.word_key(word) as i64))
     }
 
     /// Uniform on `[0, 1)`, 53 bits.

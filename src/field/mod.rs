@@ -10,6 +10,8 @@
 //! not on the number of threads.
 
 pub mod native;
+#[cfg(feature = "torch")]
+pub mod torch;
 
 use crate::comm::World;
 use crate::partition::Part;

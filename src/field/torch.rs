@@ -1,0 +1,344 @@
+//! The torch engine: libtorch tensors on the CPU or on one CUDA device per local rank.
+//!
+//! The same operations as [`super::native`], as tensor expressions; nothing here assumes that
+//! tensors live in host memory. Halo rows are staged through host buffers, and the exchange is
+//! hidden behind the interior rows as in the native engine. Random numbers are computed on the
+//! device from the same counters, so signs are identical and normal numbers equal to rounding.
+
+use super::native::Scalar;
+use super::{Coefficients, Engine, LayerSums};
+use crate::comm::World;
+use crate::comm::halo::HaloExchange;
+use crate::error::{Error, Result};
+use crate::partition::Part;
+use crate::profile::{self, Phase};
+use crate::random::Stream;
+use std::ops::Range;
+use std::rc::Rc;
+use tch::{Device, Kind, Tensor};
+
+/// The torch engine of one rank, in precision `T`.
+pub struct Torch<T: Scalar> {
+    world: Rc<World>,
+    part: Part,
+    device: Device,
+    /// Adjacency rows of interior nodes (columns: owned rows) and of boundary nodes (all rows).
+    interior: Option<Tensor>,
+    boundary: Option<Tensor>,
+    /// Columns `[rows, 1]` in double precision.
+    degree: Tensor,
+    log_degree: Tensor,
+    /// Original ids `[owned, 1]` as 64-bit integers.
+    ids: Tensor,
+    send_rows: Tensor,
+    exchange: HaloExchange,
+    send: Vec<T>,
+    receive: Vec<T>,
+}
+
+/// A layer made ready: columns `[rows, 1]` of `s` and `s / d`.
+pub struct Layer {
+    scale: Tensor,
+    ratio: Tensor,
+    rho: f64,
+    bias: f64,
+}
+
+/// The device of a rank: its share of the GPUs of the machine, or the CPU.
+pub fn device_of(world: &World, name: &str) -> Result<Device> {
+    let gpus =
+        if tch::Cuda::is_available() { tch::Cuda::device_count().max(0) as usize } else { 0 };
+    match (name, gpus) {
+        ("cpu", _) | ("auto", 0) => Ok(Device::Cpu),
+        ("cuda", 0) => Err(Error::Setting(
+            "no CUDA device: libtorch finds none (set up with `launch/setup.sh --cuda`, and look \
+             at `nvidia-smi`), or use device = \"cpu\""
+                .into(),
+        )),
+        ("auto" | "cuda", gpus) => Ok(Device::Cuda(world.local_rank() % gpus)),
+        (other, _) => {
+            Err(Error::Setting(format!("device `{other}` is none of auto, cpu and cuda")))
+        }
+    }
+}
+
+impl<T: Scalar + tch::kind::Element> Torch<T> {
+    /// An engine for the part of this rank.
+    pub fn new(world: Rc<World>, part: Part, device: Device) -> Result<Self> {
+        let exchange = HaloExchange::new(world.clone(), part.halo.clone())?;
+        let send_rows: Vec<i64> = part.halo.send_order().map(i64::from).collect();
+        let ids: Vec<i64> = part.owned_ids().iter().map(|&id| i64::from(id)).collect();
+        let column = |values: &[f64]| Tensor::from_slice(values).view([-1, 1]).to_device(device);
+        let degree = column(&part.degree);
+        let torch_error = |e| Error::Setting(format!("libtorch: {e}"));
+        let matrix = |rows, columns| csr::<T>(&part, rows, columns, device).map_err(torch_error);
+        Ok(Torch {
+            interior: matrix(0..part.interior, part.owned)?,
+            boundary: matrix(part.interior..part.owned, part.ids.len())?,
+            log_degree: degree.log(),
+            degree,
+            ids: Tensor::from_slice(&ids).view([-1, 1]).to_device(device),
+            send: Vec::new(),
+            receive: Vec::new(),
+            send_rows: Tensor::from_slice(&send_rows).to_device(device),
+            world,
+            exchange,
+            device,
+            part,
+        })
+    }
+
+    fn owned(&self, block: &Tensor) -> Tensor {
+        block.narrow(0, 0, self.part.owned as i64)
+    }
+
+    /// Row values of the owned rows only.
+    fn owned_rows(&self, rows: &Tensor) -> Tensor {
+        rows.narrow(0, 0, self.part.owned as i64)
+    }
+
+    /// `A (c ∘ x)` on owned rows, `c` a column or nothing; fills the halo of `x` on the way.
+    fn gather(&mut self, x: &mut Tensor, c: Option<&Tensor>, phase: Phase) -> Tensor {
+        let columns = x.size()[1] as usize;
+        let packing = profile::start();
+        let packed = x.index_select(0, &self.send_rows).to_device(Device::Cpu).contiguous();
+        let values = packed.numel();
+        self.send.resize(values, T::from_f64(0.0));
+        packed.copy_data(&mut self.send, values);
+        self.receive.resize(self.part.halo_rows() * columns, T::from_f64(0.0));
+        profile::stop(Phase::HaloPack, packing, (2 * values * T::BYTES) as u64, 0);
+
+        let scaled = |rows: Tensor| match c {
+            Some(c) => &rows * c.narrow(0, 0, rows.size()[0]),
+            None => rows,
+        };
+        let mine = self.owned(x);
+        let interior = &self.interior;
+        let inner = self.exchange.run(columns, &self.send, &mut self.receive, || {
+            let timer = profile::start();
+            let inner = interior.as_ref().map(|a| a.mm(&scaled(mine)));
+            profile::stop(phase, timer, 0, 0);
+            inner
+        });
+        let timer = profile::start();
+        if self.part.halo_rows() > 0 {
+            let halo = Tensor::from_slice(&self.receive).view([-1, columns as i64]);
+            let mut place = x.narrow(0, self.part.owned as i64, self.part.halo_rows() as i64);
+            place.copy_(&halo.to_device(self.device));
+        }
+        let outer = self.boundary.as_ref().map(|a| a.mm(&scaled(x.shallow_clone())));
+        let parts: Vec<Tensor> = [inner, outer].into_iter().flatten().collect();
+        let gathered = Tensor::cat(&parts, 0);
+        profile::stop(phase, timer, 0, 0);
+        gathered
+    }
+
+    /// 64 random bits per owned node, `word` of the stream: [`Stream::bits`] in tensor arithmetic.
+    fn bits(&self, stream: Stream, word: u64) -> Tensor {
+        stream.bits_with(
+            &self.ids,
+            word,
+            |x, factor| x * factor,
+            |x, term| x + term,
+            |x, shift| {
+                // torch shifts arithmetically: clear what came in from the sign.
+                let low = i64::MAX >> (shift - 1);
+                x.bitwise_xor_tensor(&x.bitwise_right_shift_tensor_scalar(shift).bitwise_and(low))
+            },
+            |x, mask| x.bitwise_xor(mask),
+        )
+    }
+
+    fn uniform(&self, stream: Stream, column: u64) -> Tensor {
+        let low = i64::MAX >> 10;
+        let bits = self.bits(stream, column).bitwise_right_shift_tensor_scalar(11).bitwise_and(low);
+        bits.to_kind(Kind::Double) * (1.0 / (1u64 << 53) as f64)
+    }
+}
+
+/// The adjacency of some owned rows as a sparse tensor, nothing if there is no such row.
+fn csr<T: Scalar>(
+    part: &Part,
+    rows: Range<usize>,
+    columns: usize,
+    device: Device,
+) -> std::result::Result<Option<Tensor>, tch::TchError> {
+    if rows.is_empty() {
+        return Ok(None);
+    }
+    let start = part.indptr[rows.start];
+    let entries = start as usize..part.indptr[rows.end] as usize;
+    let indptr: Vec<i64> =
+        part.indptr[rows.start..=rows.end].iter().map(|p| (p - start) as i64).collect();
+    let indices: Vec<i64> = part.indices[entries.clone()].iter().map(|&j| i64::from(j)).collect();
+    let kind = if T::BYTES == 4 { Kind::Float } else { Kind::Double };
+    let values = match &part.weights {
+        Some(weights) => Tensor::f_from_slice(&weights[entries])?.to_kind(kind),
+        None => Tensor::f_ones([indices.len() as i64], (kind, Device::Cpu))?,
+    };
+    let matrix = Tensor::f_sparse_csr_tensor_crow_col_value_size(
+        &Tensor::f_from_slice(&indptr)?.to_device(device),
+        &Tensor::f_from_slice(&indices)?.to_device(device),
+        &values.to_device(device),
+        [rows.len() as i64, columns as i64],
+        (kind, device),
+    )?;
+    Ok(Some(matrix))
+}
+
+impl<T: Scalar + tch::kind::Element> Engine for Torch<T> {
+    type Block = Tensor;
+    type Rows = Tensor;
+    type Layer = Layer;
+
+    fn part(&self) -> &Part {
+        &self.part
+    }
+
+    fn world(&self) -> &Rc<World> {
+        &self.world
+    }
+
+    fn zeros(&self, columns: usize) -> Tensor {
+        Tensor::zeros([self.part.ids.len() as i64, columns as i64], (T::KIND, self.device))
+    }
+
+    fn columns(&self, block: &Tensor) -> usize {
+        block.size()[1] as usize
+    }
+
+    fn upload(&self, values: &[f64], block: &mut Tensor) {
+        let columns = block.size()[1];
+        let rows = Tensor::from_slice(values).view([-1, columns]).to_kind(T::KIND);
+        self.owned(block).copy_(&rows.to_device(self.device));
+    }
+
+    fn download(&self, block: &Tensor) -> Vec<f64> {
+        let rows = self.owned(block).to_device(Device::Cpu).to_kind(Kind::Double).contiguous();
+        let mut values = vec![0.0; rows.numel()];
+        rows.copy_data(&mut values, rows.numel());
+        values
+    }
+
+    fn rows(&self, values: &[f64]) -> Tensor {
+        assert_eq!(values.len(), self.part.ids.len(), "one value per local row");
+        Tensor::from_slice(values).view([-1, 1]).to_kind(T::KIND).to_device(self.device)
+    }
+
+    fn fill_rademacher(&self, stream: Stream, first: u64, block: &mut Tensor) {
+        let timer = profile::start();
+        let columns = block.size()[1] as u64;
+        let rows = self.owned(block);
+        let mut column = first;
+        while column < first + columns {
+            let here = (64 - column % 64).min(first + columns - column);
+            let shifts: Vec<i64> = (0..here).map(|c| (column % 64 + c) as i64).collect();
+            let shifts = Tensor::from_slice(&shifts).to_device(self.device);
+            let bit = self.bits(stream, column / 64).bitwise_right_shift(&shifts).bitwise_and(1);
+            let mut place = rows.narrow(1, (column - first) as i64, here as i64);
+            place.copy_(&(bit * -2 + 1));
+            column += here;
+        }
+        profile::stop(Phase::Random, timer, 0, 0);
+    }
+
+    fn fill_normal(&self, stream: Stream, first: u64, block: &mut Tensor) {
+        let timer = profile::start();
+        let columns = block.size()[1] as u64;
+        let rows = self.owned(block);
+        let mut pair = first / 2;
+        while 2 * pair < first + columns {
+            let radius = ((self.uniform(stream, 2 * pair) * -1.0 + 1.0).log() * -2.0).sqrt();
+            let angle = self.uniform(stream, 2 * pair + 1) * std::f64::consts::TAU;
+            for (column, value) in
+                [(2 * pair, &radius * angle.cos()), (2 * pair + 1, &radius * angle.sin())]
+            {
+                if (first..first + columns).contains(&column) {
+                    rows.narrow(1, (column - first) as i64, 1).copy_(&value);
+                }
+            }
+            pair += 1;
+        }
+        profile::stop(Phase::Random, timer, 0, 0);
+    }
+
+    fn new_layer(&self) -> Layer {
+        let rows = self.part.ids.len() as i64;
+        let column = || Tensor::zeros([rows, 1], (T::KIND, self.device));
+        Layer { scale: column(), ratio: column(), rho: 0.0, bias: 0.0 }
+    }
+
+    fn prepare(&self, c: &Coefficients, layer: &mut Layer) {
+        let scale = (&self.log_degree * c.gamma + c.alpha.ln()).exp();
+        layer.ratio = (&scale / &self.degree).to_kind(T::KIND);
+        layer.scale = scale.to_kind(T::KIND);
+        (layer.rho, layer.bias) = (c.rho, c.bias);
+    }
+
+    fn layer(&mut self, l: &Layer, with_bias: bool, h: &mut Tensor, out: &mut Tensor) {
+        let gathered = self.gather(h, None, Phase::Layer);
+        let bias = if with_bias { l.bias } else { 0.0 };
+        let own = self.owned(h) * self.owned_rows(&l.scale);
+        let made = own + gathered * (self.owned_rows(&l.ratio) * l.rho) + bias;
+        self.owned(out).copy_(&made);
+    }
+
+    fn adjoint(&mut self, l: &Layer, g: &mut Tensor, out: &mut Tensor) {
+        let gathered = self.gather(g, Some(&l.ratio), Phase::Adjoint);
+        self.owned(out).copy_(&(self.owned(g) * self.owned_rows(&l.scale) + gathered * l.rho));
+    }
+
+    fn adjoint_with_sums(
+        &mut self,
+        l: &Layer,
+        with_bias: bool,
+        g: &mut Tensor,
+        input: &Tensor,
+        output: &Tensor,
+        out: &mut Tensor,
+    ) -> LayerSums {
+        let gathered = self.gather(g, Some(&l.ratio), Phase::Gradient);
+        let bias = if with_bias { l.bias } else { 0.0 };
+        let g = self.owned(g);
+        let gu = (&g * (self.owned(output) - bias)).to_kind(Kind::Double);
+        let sums = Tensor::stack(
+            &[
+                gu.sum(Kind::Double),
+                (&gathered * self.owned(input)).sum(Kind::Double),
+                (gu * self.owned_rows(&self.log_degree)).sum(Kind::Double),
+                g.sum(Kind::Double),
+            ],
+            0,
+        );
+        self.owned(out).copy_(&(g * self.owned_rows(&l.scale) + gathered * l.rho));
+        let mut host = [0.0; 4];
+        sums.to_device(Device::Cpu).copy_data(&mut host, 4); // one transfer for all four
+        LayerSums { alpha: host[0], rho: host[1], gamma: host[2], bias: host[3] }
+    }
+
+    fn dots(&self, x: &Tensor, y: &Tensor, dots: &mut [f64]) {
+        let (x, y) = (self.owned(x).to_kind(Kind::Double), self.owned(y).to_kind(Kind::Double));
+        let sums = (x * y).sum_dim_intlist(0i64, false, Kind::Double);
+        sums.to_device(Device::Cpu).copy_data(dots, dots.len());
+    }
+
+    fn axpy(&self, a: &[f64], x: &Tensor, y: &mut Tensor) {
+        let a = Tensor::from_slice(a).to_kind(T::KIND).to_device(self.device);
+        let _ = self.owned(y).addcmul_(&self.owned(x), &a);
+    }
+
+    fn aypx(&self, a: &[f64], x: &Tensor, y: &mut Tensor) {
+        let a = Tensor::from_slice(a).to_kind(T::KIND).to_device(self.device);
+        let mut y = self.owned(y);
+        let made = self.owned(x) + &y * a;
+        y.copy_(&made);
+    }
+
+    fn scale_rows(&self, w: &Tensor, x: &Tensor, y: &mut Tensor) {
+        self.owned(y).copy_(&(self.owned(x) * self.owned_rows(w)));
+    }
+
+    fn add_scaled_rows(&self, w: &Tensor, x: &Tensor, y: &mut Tensor) {
+        let _ = self.owned(y).addcmul_(&self.owned(x), &self.owned_rows(w));
+    }
+}
