@@ -17,8 +17,9 @@ use std::path::{Path, PathBuf};
   dgmrf import points --input stations.csv --x lon --y lat --value temp --project -o stations.h5
   dgmrf import csv --help")]
 pub(super) struct Args {
+    // Boxed: the options of an import are much larger than those of other commands.
     #[command(subcommand)]
-    format: Format,
+    format: Box<Format>,
 }
 
 #[derive(Debug, clap::Subcommand)]
@@ -267,7 +268,7 @@ impl WeightingArgs {
 }
 
 pub(super) fn run(args: Args) -> Result<()> {
-    match args.format {
+    match *args.format {
         Format::Csv(args) => {
             let mut options = csv::Options::new(&args.common.name(), args.nodes, args.edges);
             options.truth = args.truth;
@@ -287,8 +288,10 @@ pub(super) fn run(args: Args) -> Result<()> {
                 unweighted: args.unweighted,
             };
             let (imported, ids) = edgelist::read(&options)?;
-            finish(imported, &args.common)?;
-            args.node_map.map_or(Ok(()), |path| write_node_map(&path, &ids))
+            // The map goes first: a dataset must not stay behind when the map cannot be written.
+            let Some(map) = args.node_map else { return finish(imported, &args.common) };
+            write_node_map(&map, &ids)?;
+            finish(imported, &args.common).inspect_err(|_| drop(std::fs::remove_file(&map)))
         }
         Format::MatrixMarket(args) => {
             let options = matrix_market::Options {

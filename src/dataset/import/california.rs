@@ -76,7 +76,8 @@ pub fn read(options: &Options) -> Result<Imported> {
     let before = districts.len();
     if options.outliers > 0.0 {
         let raw: Vec<[f64; 6]> = districts.iter().map(District::raw_features).collect();
-        let dropped = envelope::outliers(&raw, options.outliers)?;
+        let dropped = envelope::outliers(&raw, options.outliers)
+            .map_err(|e| Error::file(&options.input, e.to_string()))?;
         let mut dropped = dropped.into_iter();
         districts.retain(|_| !dropped.next().unwrap_or(false));
     }
