@@ -74,13 +74,9 @@ fn execute(cli: Cli) -> Result<()> {
     }
 }
 
-/// Checks a new dataset, shows its warnings, writes it and says so: the end of every command
-/// that makes a dataset.
+/// Writes a new dataset and says so: the end of every command that makes one.
 fn write_dataset(data: &crate::dataset::Dataset, output: &std::path::Path) -> Result<()> {
-    for warning in data.check()? {
-        eprintln!("warning: {warning}");
-    }
-    data.write(output)?;
+    save_dataset(data, output)?;
     println!(
         "{}: {} nodes, {} edges, {} observed",
         output.display(),
@@ -89,4 +85,12 @@ fn write_dataset(data: &crate::dataset::Dataset, output: &std::path::Path) -> Re
         data.observed_count()
     );
     Ok(())
+}
+
+/// Checks a new dataset, shows its warnings and writes it.
+fn save_dataset(data: &crate::dataset::Dataset, output: &std::path::Path) -> Result<()> {
+    for warning in data.check()? {
+        eprintln!("warning: {warning}");
+    }
+    data.write(output)
 }
