@@ -74,13 +74,17 @@ fn execute(cli: Cli) -> Result<()> {
     }
 }
 
-/// Checks a new dataset, shows its warnings, writes it and says so: the end of every command
-/// that makes a dataset.
-fn write_dataset(data: &crate::dataset::Dataset, output: &std::path::Path) -> Result<()> {
+/// Checks a new dataset, shows its warnings and writes it.
+fn write_checked(data: &crate::dataset::Dataset, output: &std::path::Path) -> Result<()> {
     for warning in data.check()? {
         eprintln!("warning: {warning}");
     }
-    data.write(output)?;
+    data.write(output)
+}
+
+/// [`write_checked`], and says so: the end of every command that makes a dataset.
+fn write_dataset(data: &crate::dataset::Dataset, output: &std::path::Path) -> Result<()> {
+    write_checked(data, output)?;
     println!(
         "{}: {} nodes, {} edges, {} observed",
         output.display(),
