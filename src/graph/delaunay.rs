@@ -21,6 +21,37 @@ pub enum Weighting {
     },
 }
 
+impl Weighting {
+    /// The given edges between points with their weights.
+    pub fn edges(
+        &self,
+        points: &[[f64; 2]],
+        ends: impl Iterator<Item = (usize, usize)> + Clone,
+    ) -> EdgeList {
+        let length =
+            |a: usize, b: usize| (points[a][0] - points[b][0]).hypot(points[a][1] - points[b][1]);
+        let mut edges = match self {
+            Weighting::None => EdgeList::unweighted(),
+            _ => EdgeList::weighted(),
+        };
+        let longest = match self {
+            Weighting::InverseRelative { .. } => {
+                ends.clone().map(|(a, b)| length(a, b)).fold(0.0, f64::max)
+            }
+            _ => 1.0,
+        };
+        for (a, b) in ends {
+            let weight = match self {
+                Weighting::None => 1.0,
+                Weighting::InverseRelative { epsilon } => 1.0 / (length(a, b) / longest + epsilon),
+                Weighting::Inverse { epsilon } => 1.0 / (length(a, b) + epsilon),
+            };
+            edges.push(a as u32, b as u32, weight);
+        }
+        edges
+    }
+}
+
 /// Delaunay graph of the points, all of which become nodes, weighted by `weighting`.
 ///
 /// Coincident points would leave all but one of them without a triangle. They are moved apart
@@ -50,30 +81,15 @@ pub fn graph(points: &[[f64; 2]], weighting: Weighting) -> Result<Graph> {
     if triangulation.triangles.is_empty() {
         return Err(Error::Graph("all points lie on one line: there is no triangulation".into()));
     }
-    let mut edges = match weighting {
-        Weighting::None => EdgeList::unweighted(),
-        _ => EdgeList::weighted(),
-    };
     // Each inner edge belongs to two half-edges; keep the one with the larger id.
-    let each_edge = || {
-        triangulation.halfedges.iter().enumerate().filter_map(|(e, &twin)| {
-            let counted = twin != delaunator::EMPTY && twin > e;
-            let ends =
-                (triangulation.triangles[e], triangulation.triangles[delaunator::next_halfedge(e)]);
-            (!counted).then_some(ends)
-        })
-    };
-    let length =
-        |a: usize, b: usize| (points[a][0] - points[b][0]).hypot(points[a][1] - points[b][1]);
-    let longest = each_edge().map(|(a, b)| length(a, b)).fold(0.0, f64::max);
-    for (a, b) in each_edge() {
-        let weight = match weighting {
-            Weighting::None => 1.0,
-            Weighting::InverseRelative { epsilon } => 1.0 / (length(a, b) / longest + epsilon),
-            Weighting::Inverse { epsilon } => 1.0 / (length(a, b) + epsilon),
-        };
-        edges.push(a as u32, b as u32, weight);
-    }
+    let ends = triangulation.halfedges.iter().enumerate().filter_map(|(e, &twin)| {
+        let counted = twin != delaunator::EMPTY && twin > e;
+        let ends =
+            (triangulation.triangles[e], triangulation.triangles[delaunator::next_halfedge(e)]);
+        (!counted).then_some(ends)
+    });
+    let edges = weighting.edges(points, ends);
+    drop(triangulation);
     Ok(edges.into_graph(points.len())?.0)
 }
 
