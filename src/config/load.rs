@@ -123,6 +123,7 @@ fn unknown(section: &str, key: &str) -> String {
     };
     let nearest = all
         .iter()
+        .rev() // the first of equals wins
         .map(|valid| (likeness(valid), valid))
         .max_by(|a, b| a.0.total_cmp(&b.0))
         .filter(|(likeness, _)| *likeness > 0.5);
