@@ -6,6 +6,7 @@
 mod doctor;
 mod import;
 mod info;
+mod run;
 mod synth;
 mod table;
 
@@ -28,6 +29,7 @@ enum Command {
     Import(import::Args),
     Synth(synth::Args),
     Info(info::Args),
+    Run(run::Args),
     Doctor(doctor::Args),
 }
 
@@ -70,6 +72,7 @@ fn execute(cli: Cli) -> Result<()> {
         Command::Import(args) => import::run(args),
         Command::Synth(args) => synth::run(args),
         Command::Info(args) => info::run(args),
+        Command::Run(args) => run::run(args),
         Command::Doctor(args) => doctor::run(args),
     }
 }

@@ -94,11 +94,14 @@ impl Dataset {
         };
         let position = match nodes.link_exists("position") {
             true => {
-                let flat = read_array::<f64>(&nodes, "position", path)?;
-                if flat.len() != 2 * n {
+                let data = nodes.dataset("position").with_path(path, "/nodes/position")?;
+                if data.shape() != [n, 2] {
                     return Err(Error::file(path, "/nodes/position is not [nodes, 2]"));
                 }
-                Some(flat.chunks_exact(2).map(|p| [p[0], p[1]]).collect())
+                let mut position = vec![[0.0f64; 2]; n];
+                data.read_into_raw(position.as_flattened_mut())
+                    .with_path(path, "/nodes/position")?;
+                Some(position)
             }
             false => None,
         };

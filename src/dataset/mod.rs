@@ -167,8 +167,7 @@ impl Dataset {
         let mut hasher = Hasher::new("dgmrf dataset 1");
         hasher.graph(&self.graph);
         hasher.array("y", &self.y);
-        let observed: Vec<u8> = self.observed.iter().map(|&o| u8::from(o)).collect();
-        hasher.array("observed", &observed);
+        hasher.array("observed", &self.observed);
         if let Some(f) = &self.features {
             hasher.array("feature names", f.names.join("\n").as_bytes());
             hasher.array("features", &f.values);
