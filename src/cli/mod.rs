@@ -6,7 +6,10 @@
 mod doctor;
 mod import;
 mod info;
+mod partition;
+mod ranks;
 mod run;
+mod scale;
 mod synth;
 mod table;
 
@@ -29,7 +32,9 @@ enum Command {
     Import(import::Args),
     Synth(synth::Args),
     Info(info::Args),
+    Partition(partition::Args),
     Run(run::Args),
+    Scale(scale::Args),
     Doctor(doctor::Args),
 }
 
@@ -72,6 +77,8 @@ fn execute(cli: Cli) -> Result<()> {
         Command::Import(args) => import::run(args),
         Command::Synth(args) => synth::run(args),
         Command::Info(args) => info::run(args),
+        Command::Partition(args) => partition::run(args),
+        Command::Scale(args) => scale::run(args),
         Command::Run(args) => run::run(args),
         Command::Doctor(args) => doctor::run(args),
     }

@@ -22,7 +22,7 @@ use mpi::collective::SystemOperation;
 use mpi::environment::Universe;
 use mpi::topology::SimpleCommunicator;
 use mpi::traits::*;
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 
 /// The ranks that work together on one job.
@@ -35,6 +35,8 @@ pub struct World {
     local_size: usize,
     /// Receives reductions, so that they allocate nothing after the first.
     scratch: RefCell<Vec<f64>>,
+    /// Whether a failure has passed through [`World::agree`].
+    failed: Cell<bool>,
     _universe: Option<Universe>,
 }
 
@@ -68,6 +70,7 @@ impl World {
             local_rank,
             local_size,
             scratch: RefCell::default(),
+            failed: Cell::new(false),
             _universe: Some(universe),
         }))
     }
@@ -81,6 +84,7 @@ impl World {
             local_rank: 0,
             local_size: 1,
             scratch: RefCell::default(),
+            failed: Cell::new(false),
             _universe: None,
         })
     }
@@ -174,6 +178,7 @@ impl World {
         if first[0] == f64::NEG_INFINITY {
             return result;
         }
+        self.failed.set(true);
         let rank = -first[0] as usize;
         let mine = match &result {
             Err(error) if rank == self.rank => error.to_string().into_bytes(),
@@ -184,6 +189,11 @@ impl World {
             Err(error) if rank == self.rank => Err(error),
             _ => Err(Error::Rank { rank, message }),
         }
+    }
+
+    /// Whether all ranks know of a failure: then each can end by itself.
+    pub fn failed_together(&self) -> bool {
+        self.failed.get()
     }
 
     /// The profile over all ranks since [`profile::enable`]; every rank must call it.

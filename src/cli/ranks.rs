@@ -1,0 +1,56 @@
+//! Commands that run on all ranks of an MPI job: joining it, its threads, its profile, and how it
+//! fails.
+
+use crate::comm::{World, threads};
+use crate::error::Result;
+use crate::profile;
+use std::path::PathBuf;
+use std::rc::Rc;
+
+/// Options of every command that runs on all ranks.
+#[derive(Debug, clap::Args)]
+pub(super) struct Ranks {
+    /// Threads per rank [default: cores of the machine over its ranks]
+    #[arg(long)]
+    pub threads: Option<usize>,
+    /// Show where the time went: time, bytes, messages and reductions of each phase
+    #[arg(long)]
+    pub profile: bool,
+    /// Write the profile as JSON to this file
+    #[arg(long, value_name = "FILE")]
+    pub profile_json: Option<PathBuf>,
+}
+
+/// Runs `body` on all ranks.
+///
+/// Errors that ranks have agreed on ([`World::agree`]) come back on all of them; an error that one
+/// rank has alone would leave the others waiting, so it ends the job.
+pub(super) fn run(ranks: &Ranks, body: impl FnOnce(&Rc<World>, usize) -> Result<()>) -> Result<()> {
+    let world = World::init()?;
+    let threads = threads::configure(&world, ranks.threads)?;
+    let profiled = ranks.profile || ranks.profile_json.is_some();
+    if profiled {
+        profile::enable();
+    }
+    let result = body(&world, threads);
+    if let Err(error) = &result
+        && !world.failed_together()
+        && world.size() > 1
+    {
+        eprintln!("error: rank {}: {error}", world.rank());
+        world.abort(1);
+    }
+    result?;
+    if profiled {
+        let lines = world.profile();
+        if world.is_root() {
+            if ranks.profile {
+                print!("\n{}", profile::table(&lines));
+            }
+            if let Some(path) = &ranks.profile_json {
+                super::write_text(path, &format!("{:#}\n", serde_json::json!(lines)))?;
+            }
+        }
+    }
+    Ok(())
+}
