@@ -12,7 +12,6 @@ use std::path::PathBuf;
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:\n  \
     dgmrf synth dgmrf --layers 3 -o synth-l3.h5\n  \
-    dgmrf synth dgmrf --layers 2 --alpha 1.2,1.5 --bias 0,0.1 --seed 7 -o two.h5\n  \
     dgmrf synth dense --hops 3 -o dense.h5\n  \
     dgmrf synth mix --random-parameters -o mix.h5\n  \
     dgmrf synth mesh --nodes 1000000 -o mesh-1m.h5")]
@@ -24,12 +23,15 @@ pub(super) struct Args {
 #[derive(Debug, clap::Subcommand)]
 enum What {
     /// A sample of an L-layer DGMRF on a random Delaunay graph (paper, E.1)
+    #[command(after_help = "Examples:\n  \
+        dgmrf synth dgmrf -o synth-l3.h5\n  \
+        dgmrf synth dgmrf --layers 2 --alpha 1.2,1.5 --bias 0,0.1 --seed 7 -o two.h5")]
     Dgmrf {
         /// Number of nodes
-        #[arg(long, default_value_t = 3000)]
+        #[arg(long, default_value_t = 3000, allow_negative_numbers = true)]
         nodes: usize,
         /// Number of layers
-        #[arg(long, default_value_t = 1)]
+        #[arg(long, default_value_t = 3)]
         layers: usize,
         #[command(flatten)]
         parameters: Parameters,
@@ -37,7 +39,7 @@ enum What {
         #[arg(long, value_enum, default_value_t = Weights::None)]
         weights: Weights,
         /// Fraction of the nodes to hide
-        #[arg(long, default_value_t = 0.25)]
+        #[arg(long, default_value_t = 0.25, allow_negative_numbers = true)]
         mask_fraction: f64,
         #[command(flatten)]
         common: Common,
@@ -45,9 +47,11 @@ enum What {
         truth: TruthArg,
     },
     /// A sample of a 1-layer DGMRF on the k-hop graph; the file holds the base graph (paper, E.1)
+    #[command(after_help = "Examples:\n  \
+        dgmrf synth dense --hops 3 -o dense.h5")]
     Dense {
         /// Number of nodes
-        #[arg(long, default_value_t = 3000)]
+        #[arg(long, default_value_t = 3000, allow_negative_numbers = true)]
         nodes: usize,
         /// Nodes up to this far apart are neighbours in the generating model
         #[arg(long, default_value_t = 3)]
@@ -55,7 +59,7 @@ enum What {
         #[command(flatten)]
         parameters: Parameters,
         /// Fraction of the nodes to hide
-        #[arg(long, default_value_t = 0.25)]
+        #[arg(long, default_value_t = 0.25, allow_negative_numbers = true)]
         mask_fraction: f64,
         #[command(flatten)]
         common: Common,
@@ -66,9 +70,12 @@ enum What {
     ///
     /// With beta = -alpha (the default, and how the paper's data was really made) the prior is
     /// intrinsic: constants cost nothing, and the field is drawn with average zero.
+    #[command(after_help = "Examples:\n  \
+        dgmrf synth mix -o mix.h5\n  \
+        dgmrf synth mix --hops 4 --random-parameters --seed 2 -o mix-random.h5")]
     Mix {
         /// Number of nodes
-        #[arg(long, default_value_t = 5000)]
+        #[arg(long, default_value_t = 5000, allow_negative_numbers = true)]
         nodes: usize,
         /// Number of terms: the 1-hop to the k-hop graph
         #[arg(long, default_value_t = 4)]
@@ -83,7 +90,7 @@ enum What {
         #[arg(long, conflicts_with_all = ["alpha", "beta"])]
         random_parameters: bool,
         /// Fraction of the nodes to hide
-        #[arg(long, default_value_t = 0.5)]
+        #[arg(long, default_value_t = 0.5, allow_negative_numbers = true)]
         mask_fraction: f64,
         #[command(flatten)]
         common: Common,
@@ -91,9 +98,12 @@ enum What {
         truth: TruthArg,
     },
     /// A mesh of any size with a smooth random field, for scaling studies
+    #[command(after_help = "Examples:\n  \
+        dgmrf synth mesh --nodes 1000000 -o mesh-1m.h5\n  \
+        dgmrf synth mesh --nodes 250000 --kind grid --json -o grid.h5")]
     Mesh {
         /// Number of nodes
-        #[arg(long, default_value_t = 1_000_000)]
+        #[arg(long, default_value_t = 1_000_000, allow_negative_numbers = true)]
         nodes: usize,
         /// How nodes are connected
         #[arg(long, value_enum, default_value_t = Kind::Delaunay)]
@@ -102,7 +112,7 @@ enum What {
         #[arg(long, value_enum, default_value_t = Weights::None)]
         weights: Weights,
         /// Fraction of the nodes to hide
-        #[arg(long, default_value_t = 0.5)]
+        #[arg(long, default_value_t = 0.5, allow_negative_numbers = true)]
         mask_fraction: f64,
         #[command(flatten)]
         common: Common,

@@ -47,19 +47,18 @@ pub fn solve(
     let mut rz = dot(&r, &z);
     let mut norm = dot(&r, &r).sqrt();
     let mut iterations = 0;
-    // `!(norm <= target)` rather than `norm > target`: a NaN must end in the error below.
-    while !(norm <= target) {
-        let curvature = {
-            product(&p, &mut mp);
-            dot(&p, &mp)
-        };
-        if iterations == options.max_iterations || !(curvature > 0.0) {
+    // A NaN must not end the loop as if it had converged.
+    while norm > target || norm.is_nan() {
+        product(&p, &mut mp);
+        let curvature = dot(&p, &mp);
+        let definite = curvature > 0.0;
+        if iterations == options.max_iterations || !definite {
             return Err(Error::Numeric(format!(
                 "conjugate gradients reached a relative residual of {:.1e} after {iterations} \
                  iterations, {:.0e} was asked for{}",
                 norm / dot(rhs, rhs).sqrt(),
                 options.tolerance,
-                if curvature > 0.0 { "" } else { ": the matrix is not positive definite" }
+                if definite { "" } else { ": the matrix is not positive definite" }
             )));
         }
         let step = rz / curvature;
