@@ -9,75 +9,46 @@ use dgmrf::random::{Purpose, Stream};
 /// not be repeated.
 #[test]
 fn known_answers() {
-    let cases: [(u64, Purpose, u64, u64, u64, u64, f64, f64, f64); 6] = [
+    // (seed, purpose, step), (node, column), bits, [uniform, sign, normal]
+    let cases = [
         (
-            0,
-            Purpose::Mask,
-            0,
-            0,
-            0,
+            (0u64, Purpose::Mask, 0),
+            (0, 0),
             0x4b4a14e98fdfa190,
-            0.2940991468639127,
-            1.0,
-            -0.6648553740306167,
+            [0.2940991468639127, 1.0, -0.6648553740306167],
         ),
         (
-            1,
-            Purpose::Position,
-            0,
-            1,
-            1,
+            (1, Purpose::Position, 0),
+            (1, 1),
             0xfa12f07ea005abfa,
-            0.9768514928000714,
-            1.0,
-            -0.3837707082159484,
+            [0.9768514928000714, 1.0, -0.3837707082159484],
         ),
         (
-            7,
-            Purpose::Test,
-            3,
-            12,
-            5,
+            (7, Purpose::Test, 3),
+            (12, 5),
             0xe4e2dd79af6e6bf3,
-            0.8940866872866821,
-            1.0,
-            -1.712692393476703,
+            [0.8940866872866821, 1.0, -1.712692393476703],
         ),
         (
-            1,
-            Purpose::Probe,
-            0,
-            2277,
-            64,
+            (1, Purpose::Probe, 0),
+            (2277, 64),
             0x74b8321faedb43f4,
-            0.45593560479651973,
-            1.0,
-            1.0816778971821681,
+            [0.45593560479651973, 1.0, 1.0816778971821681],
         ),
         (
-            u64::MAX,
-            Purpose::Posterior,
-            1 << 40,
-            u32::MAX as u64,
-            1000,
+            (u64::MAX, Purpose::Posterior, 1099511627776),
+            (4294967295, 1000),
             0xb13bae11d91f5ab4,
-            0.6923168939184711,
-            1.0,
-            -0.4771972680597215,
+            [0.6923168939184711, 1.0, -0.4771972680597215],
         ),
         (
-            42,
-            Purpose::Noise,
-            9,
-            99_999_999,
-            63,
+            (42, Purpose::Noise, 9),
+            (99999999, 63),
             0xd0defacab21dfa76,
-            0.8159023995268554,
-            -1.0,
-            -1.7601445017066801,
+            [0.8159023995268554, -1.0, -1.7601445017066801],
         ),
     ];
-    for (seed, purpose, step, node, column, bits, uniform, sign, normal) in cases {
+    for ((seed, purpose, step), (node, column), bits, [uniform, sign, normal]) in cases {
         let stream = Stream::new(seed, purpose, step);
         assert_eq!(stream.bits(node, column), bits);
         assert_eq!(stream.uniform(node, column), uniform);
