@@ -33,5 +33,6 @@ pub mod partition;
 pub mod profile;
 pub mod progress;
 pub mod random;
+mod storage;
 
 pub use error::{Error, Result, WithPath};

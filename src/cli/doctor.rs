@@ -81,7 +81,8 @@ fn try_mpi(world: &World) -> Result<()> {
 /// A file in memory, there and back.
 fn try_hdf5() -> Result<()> {
     let there_and_back = || -> hdf5::Result<Vec<f64>> {
-        let file = hdf5::FileBuilder::new().with_fapl(|p| p.core_filebacked(false)).create("doctor")?;
+        let file =
+            hdf5::FileBuilder::new().with_fapl(|p| p.core_filebacked(false)).create("doctor")?;
         let data = file.new_dataset::<f64>().shape(2).create("x")?;
         data.write(&[1.0, 2.0])?;
         data.read_raw()

@@ -13,6 +13,7 @@ mod scale;
 mod synth;
 mod table;
 
+use crate::comm;
 use crate::error::Result;
 use clap::{Parser, Subcommand};
 use std::ffi::OsString;
@@ -38,14 +39,27 @@ enum Command {
     Doctor(doctor::Args),
 }
 
+impl Command {
+    fn runs_on_all_ranks(&self) -> bool {
+        matches!(self, Command::Run(_) | Command::Scale(_) | Command::Doctor(_))
+    }
+}
+
 /// Runs the program on the arguments of the process.
 pub fn main() -> ExitCode {
     // clap prints usage errors itself and exits with 2.
     let cli = Cli::parse();
+    // Under mpirun, what is not distributed is done once, and errors of all ranks are said once.
+    let first = comm::launched_rank() == 0;
+    if !first && !cli.command.runs_on_all_ranks() {
+        return ExitCode::SUCCESS;
+    }
     match execute(cli) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
-            eprintln!("error: {error}");
+            if first {
+                eprintln!("error: {error}");
+            }
             ExitCode::from(1)
         }
     }

@@ -65,7 +65,13 @@ fn print_quality(q: &Quality) {
         ("parts", q.parts.to_string()),
         ("edge cut", table::grouped(q.edge_cut)),
         ("imbalance", format!("{:.3} (entries), {:.3} (nodes)", q.imbalance, q.node_imbalance)),
-        ("halo", format!("{:.2} % of the nodes, at most {} rows", 100.0 * q.halo_share, q.halo_max)),
-        ("neighbours", format!("{:.1} on average, at most {}", q.neighbours_mean, q.neighbours_max)),
+        (
+            "halo",
+            format!("{:.2} % of the nodes, at most {} rows", 100.0 * q.halo_share, q.halo_max),
+        ),
+        (
+            "neighbours",
+            format!("{:.1} on average, at most {}", q.neighbours_mean, q.neighbours_max),
+        ),
     ]);
 }

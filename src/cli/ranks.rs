@@ -4,6 +4,7 @@
 use crate::comm::{World, threads};
 use crate::error::Result;
 use crate::profile;
+use crate::storage;
 use std::path::PathBuf;
 use std::rc::Rc;
 
@@ -48,7 +49,7 @@ pub(super) fn run(ranks: &Ranks, body: impl FnOnce(&Rc<World>, usize) -> Result<
                 print!("\n{}", profile::table(&lines));
             }
             if let Some(path) = &ranks.profile_json {
-                super::write_text(path, &format!("{:#}\n", serde_json::json!(lines)))?;
+                storage::write_text_file(path, &format!("{:#}\n", serde_json::json!(lines)))?;
             }
         }
     }

@@ -1,9 +1,12 @@
 //! `dgmrf run`: the whole way of the data, stage by stage, whatever is missing.
 
+use super::ranks;
+use crate::comm::World;
 use crate::config::Config;
 use crate::dataset::Dataset;
 use crate::error::{Error, Result, WithPath};
-use std::io::Write;
+use crate::partition::{self, Part};
+use crate::storage;
 use std::path::{Path, PathBuf};
 use std::time::Instant;
 
@@ -18,45 +21,69 @@ pub(super) struct Args {
     /// Replace a setting, e.g. model.layers=2 (repeatable)
     #[arg(long, value_name = "KEY=VALUE")]
     set: Vec<String>,
+    #[command(flatten)]
+    ranks: ranks::Ranks,
 }
 
 /// One step of the way. `make` is only called when `done` says no, and leaves either the whole
-/// result or nothing.
+/// result or nothing. Both run on the first rank while the others wait.
 struct Stage {
     name: &'static str,
     /// What the stage makes, for the line it prints.
-    result: fn(&Config) -> PathBuf,
-    done: fn(&Config) -> Result<bool>,
-    make: fn(&Config) -> Result<()>,
+    result: fn(&Config, &World) -> Result<PathBuf>,
+    done: fn(&Config, &World) -> Result<bool>,
+    make: fn(&Config, &World) -> Result<()>,
 }
 
-/// The stages in their order. Each runs on the first rank alone unless it says otherwise; the
-/// other ranks wait for it.
-const STAGES: &[Stage] = &[Stage {
-    name: "data",
-    result: |config| config.data.clone(),
-    done: data_is_there,
-    make: make_data,
-}];
+/// The stages in their order.
+const STAGES: &[Stage] = &[
+    Stage {
+        name: "data",
+        result: |config, _| Ok(config.data.clone()),
+        done: |config, _| data_is_there(config),
+        make: |config, _| make_data(config),
+    },
+    Stage {
+        name: "partition",
+        result: partition_path,
+        done: partition_is_there,
+        make: make_partition,
+    },
+];
 
 pub(super) fn run(args: Args) -> Result<()> {
-    let config = Config::load(&args.config, &args.set)?;
-    let record = config.run_dir().join("config.toml");
-    warn_of_stale_data(&config, &record);
-    write_record(&config, &record)?;
-    for stage in STAGES {
+    ranks::run(&args.ranks, |world, _threads| {
+        let config = world.agree(Config::load(&args.config, &args.set))?;
+        let record = config.run_dir().join("config.toml");
+        let recorded = on_root(world, || {
+            warn_of_stale_data(&config, &record);
+            write_record(&config, &record)
+        });
+        world.agree(recorded)?;
+        STAGES
+            .iter()
+            .try_for_each(|stage| world.agree(on_root(world, || stage.run(&config, world))))
+    })
+}
+
+fn on_root(world: &World, work: impl FnOnce() -> Result<()>) -> Result<()> {
+    if world.is_root() { work() } else { Ok(()) }
+}
+
+impl Stage {
+    fn run(&self, config: &Config, world: &World) -> Result<()> {
         let start = Instant::now();
-        let skipped = (stage.done)(&config)?;
+        let skipped = (self.done)(config, world)?;
         if !skipped {
-            (stage.make)(&config)?;
+            (self.make)(config, world)?;
         }
         let time = match skipped {
             true => "skipped, already there".to_owned(),
             false => format!("{:.2} s", start.elapsed().as_secs_f64()),
         };
-        println!("{:<10} {:<24} {}", stage.name, time, (stage.result)(&config).display());
+        println!("{:<10} {:<24} {}", self.name, time, (self.result)(config, world)?.display());
+        Ok(())
     }
-    Ok(())
 }
 
 // ---- data -----------------------------------------------------------------------------------
@@ -100,19 +127,32 @@ fn warn_of_stale_data(config: &Config, record: &Path) {
     }
 }
 
+// ---- partition ------------------------------------------------------------------------------
+
+fn partition_path(config: &Config, world: &World) -> Result<PathBuf> {
+    Ok(partition::default_path(&Dataset::read_header(&config.data)?.name, world.size()))
+}
+
+/// A partition of another graph is an error that names the command to make it anew.
+fn partition_is_there(config: &Config, world: &World) -> Result<bool> {
+    let path = partition_path(config, world)?;
+    let header = Dataset::read_header(&config.data)?;
+    match path.try_exists().with_path(&path, "")? {
+        true => Part::read(&path, 0, world.size(), &header.graph_hash).map(|_| true),
+        false => Ok(false),
+    }
+}
+
+fn make_partition(config: &Config, world: &World) -> Result<()> {
+    let data = Dataset::read(&config.data)?;
+    let path = partition_path(config, world)?;
+    partition::write(&path, &data, world.size(), &partition::Options::default()).map(|_| ())
+}
+
 // ---- the record of the settings -------------------------------------------------------------
 
-/// Writes the resolved settings: the whole file or nothing.
+/// Writes the resolved settings.
 fn write_record(config: &Config, path: &Path) -> Result<()> {
-    let dir = config.run_dir();
-    std::fs::create_dir_all(&dir).with_path(&dir, "")?;
     let text = format!("# The settings of this run, defaults included.\n{}", config.to_toml()?);
-    let partial = path.with_extension(format!("toml.{}.part", std::process::id()));
-    let written = std::fs::File::create(&partial)
-        .and_then(|mut file| file.write_all(text.as_bytes()).and_then(|()| file.sync_all()))
-        .and_then(|()| std::fs::rename(&partial, path));
-    if written.is_err() {
-        let _ = std::fs::remove_file(&partial);
-    }
-    written.with_path(path, "")
+    storage::write_text_file(path, &text)
 }

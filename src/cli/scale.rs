@@ -128,7 +128,8 @@ fn load_part(args: &Args, world: &Rc<World>) -> Result<Part> {
 fn must_move(part: &Part, columns: usize, precision: Precision) -> f64 {
     let value = if precision == Precision::Single { 4 } else { 8 };
     let entry = 4 + if part.weights.is_some() { value } else { 0 };
-    let rows = part.owned * (2 * columns * value + 4 + 2 * value) + part.halo_rows() * columns * value;
+    let rows =
+        part.owned * (2 * columns * value + 4 + 2 * value) + part.halo_rows() * columns * value;
     (rows + part.entries() * entry) as f64
 }
 
@@ -283,7 +284,10 @@ fn show(args: &Args, world: &World, threads: usize, bytes: f64, times: &Times) {
     let pass = |seconds: f64| format!("{:.3} ms", 1e3 * seconds);
     table::print_pairs(&[
         ("ranks x threads", format!("{} x {threads}", world.size())),
-        ("block", format!("{} columns, {:?} precision", args.columns, args.precision).to_lowercase()),
+        (
+            "block",
+            format!("{} columns, {:?} precision", args.columns, args.precision).to_lowercase(),
+        ),
         ("layer", pass(times.layer)),
         ("transposed", pass(times.adjoint)),
         ("with gradient", pass(times.gradient)),

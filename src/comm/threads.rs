@@ -30,6 +30,7 @@ pub fn configure(world: &World, threads: Option<usize>) -> Result<usize> {
     };
     rayon::ThreadPoolBuilder::new()
         .num_threads(threads)
+        .use_current_thread() // the thread that talks to MPI works too, instead of watching
         .build_global()
         .map_err(|e| Error::Setting(format!("cannot start {threads} threads: {e}")))?;
     #[cfg(feature = "torch")]

@@ -6,8 +6,8 @@
 use super::{Dataset, Features, Truth};
 use crate::error::{Error, Result, WithPath};
 use crate::graph::Graph;
-use hdf5::types::VarLenUnicode;
-use std::path::{Path, PathBuf};
+use crate::storage;
+use std::path::Path;
 
 /// Value of the attribute `format`.
 pub const FORMAT: &str = "dgmrf-dataset";
@@ -33,41 +33,41 @@ pub struct Header {
 impl Dataset {
     /// Writes the file, replacing an older one only when the new one is complete.
     pub fn write(&self, path: &Path) -> Result<()> {
-        write_atomically(path, |file| self.write_into(file))
+        storage::write_hdf5(path, |file| self.write_into(file))
     }
 
     fn write_into(&self, file: &hdf5::File) -> hdf5::Result<()> {
-        write_text(file, "format", FORMAT)?;
+        storage::write_text(file, "format", FORMAT)?;
         file.new_attr::<u32>().create("version")?.write_scalar(&VERSION)?;
-        write_text(file, "name", &self.name)?;
-        write_text(file, "hash", &self.hash())?;
-        write_text(file, "graph_hash", &self.graph_hash())?;
+        storage::write_text(file, "name", &self.name)?;
+        storage::write_text(file, "hash", &self.hash())?;
+        storage::write_text(file, "graph_hash", &self.graph_hash())?;
 
         let graph = file.create_group("graph")?;
-        write_array(&graph, "indptr", self.graph.indptr())?;
-        write_array(&graph, "indices", self.graph.indices())?;
+        storage::write_array(&graph, "indptr", self.graph.indptr())?;
+        storage::write_array(&graph, "indices", self.graph.indices())?;
         if let Some(weights) = self.graph.weights() {
-            write_array(&graph, "weights", weights)?;
+            storage::write_array(&graph, "weights", weights)?;
         }
 
         let nodes = file.create_group("nodes")?;
-        write_array(&nodes, "y", &self.y)?;
+        storage::write_array(&nodes, "y", &self.y)?;
         let observed = nodes.new_dataset::<u8>().shape(self.nodes()).create("observed")?;
         for (k, slab) in self.observed.chunks(SLAB).enumerate() {
             let bytes: Vec<u8> = slab.iter().map(|&o| u8::from(o)).collect();
             observed.write_slice(&bytes, k * SLAB..k * SLAB + slab.len())?;
         }
         if let Some(f) = &self.features {
-            let features = write_matrix(&nodes, "features", &f.values, f.names.len())?;
-            write_text(&features, "names", &f.names.join("\n"))?;
+            let features = storage::write_matrix(&nodes, "features", &f.values, f.names.len())?;
+            storage::write_text(&features, "names", &f.names.join("\n"))?;
         }
         if let Some(p) = &self.position {
-            write_matrix(&nodes, "position", p.as_flattened(), 2)?;
+            storage::write_matrix(&nodes, "position", p.as_flattened(), 2)?;
         }
         if let Some(truth) = &self.truth {
             let group = file.create_group("truth")?;
             for (name, values) in truth.arrays() {
-                write_array(&group, name, values)?;
+                storage::write_array(&group, name, values)?;
             }
         }
         Ok(())
@@ -75,18 +75,19 @@ impl Dataset {
 
     /// Reads the whole file and verifies its hash, so that nothing silently damaged gets in.
     pub fn read(path: &Path) -> Result<Self> {
-        let file = open(path)?;
+        let file = storage::open(path)?;
         let header = read_header(&file, path)?;
         let graph = read_graph(&file, path)?;
         let n = graph.nodes();
         let nodes = file.group("nodes").with_path(path, "group /nodes")?;
-        let y = read_array::<f64>(&nodes, "y", path)?;
+        let y = storage::read_array::<f64>(&nodes, "y", path)?;
         let observed =
-            read_array::<u8>(&nodes, "observed", path)?.iter().map(|&o| o != 0).collect();
+            storage::read_array::<u8>(&nodes, "observed", path)?.iter().map(|&o| o != 0).collect();
         let features = match nodes.link_exists("features") {
             true => {
                 let data = nodes.dataset("features").with_path(path, "/nodes/features")?;
-                let names = read_text(&data, "names", path)?.lines().map(String::from).collect();
+                let names =
+                    storage::read_text(&data, "names", path)?.lines().map(String::from).collect();
                 let values = data.read_raw().with_path(path, "/nodes/features")?;
                 Some(Features { names, values })
             }
@@ -109,7 +110,7 @@ impl Dataset {
             true => {
                 let group = file.group("truth").with_path(path, "group /truth")?;
                 let array = |name: &str| match group.link_exists(name) {
-                    true => read_array::<f64>(&group, name, path).map(Some),
+                    true => storage::read_array::<f64>(&group, name, path).map(Some),
                     false => Ok(None),
                 };
                 Some(Truth {
@@ -134,12 +135,12 @@ impl Dataset {
 
     /// Reads only the attributes of the root.
     pub fn read_header(path: &Path) -> Result<Header> {
-        read_header(&open(path)?, path)
+        read_header(&storage::open(path)?, path)
     }
 }
 
 fn read_header(file: &hdf5::File, path: &Path) -> Result<Header> {
-    let format = read_text(file, "format", path).unwrap_or_default();
+    let format = storage::read_text(file, "format", path).unwrap_or_default();
     if format != FORMAT {
         return Err(Error::file(
             path,
@@ -157,9 +158,9 @@ fn read_header(file: &hdf5::File, path: &Path) -> Result<Header> {
     }
     let rows = file.dataset("graph/indptr").with_path(path, "/graph/indptr")?.size();
     Ok(Header {
-        name: read_text(file, "name", path)?,
-        hash: read_text(file, "hash", path)?,
-        graph_hash: read_text(file, "graph_hash", path)?,
+        name: storage::read_text(file, "name", path)?,
+        hash: storage::read_text(file, "hash", path)?,
+        graph_hash: storage::read_text(file, "graph_hash", path)?,
         nodes: rows.saturating_sub(1),
     })
 }
@@ -167,110 +168,13 @@ fn read_header(file: &hdf5::File, path: &Path) -> Result<Header> {
 fn read_graph(file: &hdf5::File, path: &Path) -> Result<Graph> {
     let group = file.group("graph").with_path(path, "group /graph")?;
     let weights = match group.link_exists("weights") {
-        true => Some(read_array(&group, "weights", path)?),
+        true => Some(storage::read_array(&group, "weights", path)?),
         false => None,
     };
     Graph::from_csr(
-        read_array(&group, "indptr", path)?,
-        read_array(&group, "indices", path)?,
+        storage::read_array(&group, "indptr", path)?,
+        storage::read_array(&group, "indices", path)?,
         weights,
     )
     .map_err(|e| Error::file(path, e.to_string()))
-}
-
-// ---- small HDF5 steps, shared with the other file formats of the crate ------------------------
-
-/// Opens an HDF5 file for reading, telling apart what users meet: no file, no permission, empty,
-/// truncated, not HDF5.
-pub(crate) fn open(path: &Path) -> Result<hdf5::File> {
-    let meta = std::fs::metadata(path).with_path(path, "")?;
-    if meta.is_dir() {
-        return Err(Error::file(path, "this is a directory, an HDF5 file is expected"));
-    }
-    if meta.len() == 0 {
-        return Err(Error::file(path, "the file is empty"));
-    }
-    std::fs::File::open(path).with_path(path, "")?;
-    hdf5::File::open(path).map_err(|_| {
-        Error::file(path, "not a readable HDF5 file: it is truncated, damaged or of another format")
-    })
-}
-
-/// Runs `write` on a new HDF5 file that takes the name `path` only when it is on disk as a whole.
-pub(crate) fn write_atomically(
-    path: &Path,
-    write: impl FnOnce(&hdf5::File) -> hdf5::Result<()>,
-) -> Result<()> {
-    if let Some(dir) = path.parent().filter(|d| !d.as_os_str().is_empty()) {
-        std::fs::create_dir_all(dir).with_path(dir, "")?;
-    }
-    let partial = Partial::beside(path);
-    // HDF5's own message for an unwritable place is long and unclear: try the system first.
-    std::fs::File::create(&partial.0).with_path(path, "")?;
-    let file = hdf5::File::create(&partial.0).with_path(path, "creating the file")?;
-    write(&file).with_path(path, "writing (is the disk full?)")?;
-    file.close().with_path(path, "closing (is the disk full?)")?;
-    std::fs::File::open(&partial.0).and_then(|f| f.sync_all()).with_path(path, "")?;
-    std::fs::rename(&partial.0, path).with_path(path, "")
-}
-
-/// A temporary file that disappears unless it was renamed.
-struct Partial(PathBuf);
-
-impl Partial {
-    fn beside(path: &Path) -> Self {
-        let mut name = path.file_name().unwrap_or_default().to_os_string();
-        name.push(format!(".{}.part", std::process::id()));
-        Partial(path.with_file_name(name))
-    }
-}
-
-impl Drop for Partial {
-    fn drop(&mut self) {
-        let _ = std::fs::remove_file(&self.0);
-    }
-}
-
-pub(crate) fn write_text(at: &hdf5::Location, name: &str, text: &str) -> hdf5::Result<()> {
-    let text: VarLenUnicode =
-        text.parse().map_err(|_| hdf5::Error::from("text with a NUL byte"))?;
-    at.new_attr::<VarLenUnicode>().create(name)?.write_scalar(&text)
-}
-
-pub(crate) fn read_text(at: &hdf5::Location, name: &str, path: &Path) -> Result<String> {
-    at.attr(name)
-        .and_then(|a| a.read_scalar::<VarLenUnicode>())
-        .map(|t| t.to_string())
-        .with_path(path, &format!("attribute {name}"))
-}
-
-pub(crate) fn write_array<T: hdf5::H5Type>(
-    group: &hdf5::Group,
-    name: &str,
-    values: &[T],
-) -> hdf5::Result<()> {
-    group.new_dataset::<T>().shape(values.len()).create(name)?.write_raw(values)
-}
-
-fn write_matrix(
-    group: &hdf5::Group,
-    name: &str,
-    values: &[f64],
-    columns: usize,
-) -> hdf5::Result<hdf5::Dataset> {
-    let shape = (values.len() / columns.max(1), columns);
-    let data = group.new_dataset::<f64>().shape(shape).create(name)?;
-    data.write_raw(values)?;
-    Ok(data)
-}
-
-pub(crate) fn read_array<T: hdf5::H5Type>(
-    group: &hdf5::Group,
-    name: &str,
-    path: &Path,
-) -> Result<Vec<T>> {
-    group
-        .dataset(name)
-        .and_then(|d| d.read_raw())
-        .with_path(path, &format!("{}/{name}", group.name()))
 }

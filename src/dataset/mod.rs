@@ -3,7 +3,7 @@
 //! Here: the [`Dataset`] in memory, its HDF5 file ([`Dataset::read`], [`Dataset::write`]), masks
 //! ([`mask`]), and the two ways to get one: [`import`] (from files) and [`synth`] (generated).
 
-pub(crate) mod file;
+mod file;
 pub mod import;
 pub mod mask;
 pub mod synth;

@@ -3,8 +3,9 @@
 use super::{Options, Part, Partition, Quality, divide};
 use crate::comm::World;
 use crate::comm::halo::{HaloPlan, Neighbour};
-use crate::dataset::{Dataset, file as h5};
+use crate::dataset::Dataset;
 use crate::error::{Error, Result, WithPath};
+use crate::storage;
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
 
@@ -25,11 +26,11 @@ pub fn write(path: &Path, data: &Dataset, parts: usize, options: &Options) -> Re
     let owner = divide(&data.graph, parts, options)?;
     let partition = Partition::new(&data.graph, owner, parts, options.order)?;
     let quality = partition.quality();
-    h5::write_atomically(path, |file| {
-        h5::write_text(file, "format", FORMAT)?;
+    storage::write_hdf5(path, |file| {
+        storage::write_text(file, "format", FORMAT)?;
         file.new_attr::<u32>().create("version")?.write_scalar(&VERSION)?;
-        h5::write_text(file, "name", &data.name)?;
-        h5::write_text(file, "graph_hash", &data.graph_hash())?;
+        storage::write_text(file, "name", &data.name)?;
+        storage::write_text(file, "graph_hash", &data.graph_hash())?;
         file.new_attr::<u64>().create("parts")?.write_scalar(&(parts as u64))?;
         file.new_attr::<u64>().create("nodes")?.write_scalar(&(data.nodes() as u64))?;
         file.new_attr::<u64>().create("edge_cut")?.write_scalar(&(quality.edge_cut as u64))?;
@@ -47,12 +48,12 @@ fn write_part(group: &hdf5::Group, part: &Part) -> hdf5::Result<()> {
     {
         group.new_attr::<u64>().create(name)?.write_scalar(&(value as u64))?;
     }
-    h5::write_array(group, "ids", &part.ids)?;
-    h5::write_array(group, "degree", &part.degree)?;
-    h5::write_array(group, "indptr", &part.indptr)?;
-    h5::write_array(group, "indices", &part.indices)?;
+    storage::write_array(group, "ids", &part.ids)?;
+    storage::write_array(group, "degree", &part.degree)?;
+    storage::write_array(group, "indptr", &part.indptr)?;
+    storage::write_array(group, "indices", &part.indices)?;
     if let Some(weights) = &part.weights {
-        h5::write_array(group, "weights", weights)?;
+        storage::write_array(group, "weights", weights)?;
     }
     let neighbours = &part.halo.neighbours;
     let ranks: Vec<u32> = neighbours.iter().map(|n| n.rank as u32).collect();
@@ -64,21 +65,21 @@ fn write_part(group: &hdf5::Group, part: &Part) -> hdf5::Result<()> {
         receive_ptr.push(n.receive.end as u64);
     }
     let halo = group.create_group("halo")?;
-    h5::write_array(&halo, "ranks", &ranks)?;
-    h5::write_array(&halo, "send", &send)?;
-    h5::write_array(&halo, "send_ptr", &send_ptr)?;
-    h5::write_array(&halo, "receive_ptr", &receive_ptr)
+    storage::write_array(&halo, "ranks", &ranks)?;
+    storage::write_array(&halo, "send", &send)?;
+    storage::write_array(&halo, "send_ptr", &send_ptr)?;
+    storage::write_array(&halo, "receive_ptr", &receive_ptr)
 }
 
 impl Part {
     /// Reads one part, after making sure that the file is a partition of this very graph.
     pub fn read(path: &Path, rank: usize, parts: usize, graph_hash: &str) -> Result<Part> {
-        let file = h5::open(path)?;
+        let file = storage::open(path)?;
         let fix = format!(
             "make it again with `dgmrf partition DATA.h5 --parts {parts} -o {}`",
             path.display()
         );
-        if h5::read_text(&file, "format", path).ok().as_deref() != Some(FORMAT) {
+        if storage::read_text(&file, "format", path).ok().as_deref() != Some(FORMAT) {
             return Err(Error::file(path, format!("this HDF5 file is not a partition; {fix}")));
         }
         let number = |at: &hdf5::Location, name: &str| -> Result<usize> {
@@ -96,7 +97,7 @@ impl Part {
                 format!("{found} parts, but there are {parts} ranks; {fix}"),
             ));
         }
-        if h5::read_text(&file, "graph_hash", path)? != graph_hash {
+        if storage::read_text(&file, "graph_hash", path)? != graph_hash {
             return Err(Error::file(
                 path,
                 format!("made for another graph than the dataset's; {fix}"),
@@ -104,10 +105,10 @@ impl Part {
         }
         let group = file.group(&group_name(rank)).with_path(path, &group_name(rank))?;
         let halo = group.group("halo").with_path(path, "halo")?;
-        let ranks: Vec<u32> = h5::read_array(&halo, "ranks", path)?;
-        let send: Vec<u32> = h5::read_array(&halo, "send", path)?;
-        let send_ptr: Vec<u64> = h5::read_array(&halo, "send_ptr", path)?;
-        let receive_ptr: Vec<u64> = h5::read_array(&halo, "receive_ptr", path)?;
+        let ranks: Vec<u32> = storage::read_array(&halo, "ranks", path)?;
+        let send: Vec<u32> = storage::read_array(&halo, "send", path)?;
+        let send_ptr: Vec<u64> = storage::read_array(&halo, "send_ptr", path)?;
+        let receive_ptr: Vec<u64> = storage::read_array(&halo, "receive_ptr", path)?;
         let damaged = || Error::file(path, format!("the halo of part {rank} is damaged; {fix}"));
         if send_ptr.len() != ranks.len() + 1 || receive_ptr.len() != ranks.len() + 1 {
             return Err(damaged());
@@ -123,7 +124,7 @@ impl Part {
             neighbours.push(Neighbour { rank: rank as usize, send: rows.to_vec(), receive });
         }
         let weights = match group.link_exists("weights") {
-            true => Some(h5::read_array(&group, "weights", path)?),
+            true => Some(storage::read_array(&group, "weights", path)?),
             false => None,
         };
         let part = Part {
@@ -133,10 +134,10 @@ impl Part {
             offset: number(&group, "offset")?,
             owned: number(&group, "owned")?,
             interior: number(&group, "interior")?,
-            ids: h5::read_array(&group, "ids", path)?,
-            degree: h5::read_array(&group, "degree", path)?,
-            indptr: h5::read_array(&group, "indptr", path)?,
-            indices: h5::read_array(&group, "indices", path)?,
+            ids: storage::read_array(&group, "ids", path)?,
+            degree: storage::read_array(&group, "degree", path)?,
+            indptr: storage::read_array(&group, "indptr", path)?,
+            indices: storage::read_array(&group, "indices", path)?,
             weights,
             halo: Rc::new(HaloPlan { neighbours }),
         };

@@ -50,11 +50,11 @@ pub fn divide(graph: &Graph, parts: usize, options: &Options) -> Result<Vec<u32>
     }
     let narrow = |v: u64| metis::Idx::try_from(v).ok();
     let indptr: Option<Vec<metis::Idx>> = graph.indptr().iter().map(|&v| narrow(v)).collect();
-    let Some(mut indptr) = indptr else {
+    let Some(indptr) = indptr else {
         return Err(Error::Graph(format!("{} edges are too many for 32-bit METIS", graph.edges())));
     };
-    let mut indices: Vec<metis::Idx> = graph.indices().iter().map(|&j| j as metis::Idx).collect();
-    let mut weight: Vec<metis::Idx> = (0..n)
+    let indices: Vec<metis::Idx> = graph.indices().iter().map(|&j| j as metis::Idx).collect();
+    let weight: Vec<metis::Idx> = (0..n)
         .map(|i| match options.balance {
             Balance::Edges => 1 + graph.neighbour_count(i) as metis::Idx,
             Balance::Nodes => 1,
@@ -66,9 +66,9 @@ pub fn divide(graph: &Graph, parts: usize, options: &Options) -> Result<Vec<u32>
     let mut owner = vec![0; n];
     for recursive in [false, true] {
         let fail = |e| Error::Graph(format!("METIS could not divide the graph: {e}"));
-        let problem = metis::Graph::new(1, parts as metis::Idx, &mut indptr, &mut indices)
+        let problem = metis::Graph::new(1, parts as metis::Idx, &indptr, &indices)
             .map_err(|e| Error::Graph(format!("METIS did not take the graph: {e}")))?
-            .set_vwgt(&mut weight)
+            .set_vwgt(&weight)
             .set_option(metis::option::Seed(options.seed))
             .set_option(
                 metis::option::UFactor((options.tolerance * 1000.0).max(1.0) as metis::Idx),

@@ -216,10 +216,8 @@ impl<'g> Partition<'g> {
                 }
             }
         }
-        for list in [&mut send] {
-            list.sort_unstable();
-            list.dedup();
-        }
+        send.sort_unstable();
+        send.dedup();
         halo.sort_unstable();
         halo.dedup();
 

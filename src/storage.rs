@@ -1,0 +1,118 @@
+//! Files that are whole or not there, and the small HDF5 steps that every format shares.
+
+use crate::error::{Error, Result, WithPath};
+use hdf5::types::VarLenUnicode;
+use std::path::{Path, PathBuf};
+
+/// Opens an HDF5 file for reading, telling apart what users meet: no file, no permission, empty,
+/// truncated, not HDF5.
+pub(crate) fn open(path: &Path) -> Result<hdf5::File> {
+    let meta = std::fs::metadata(path).with_path(path, "")?;
+    if meta.is_dir() {
+        return Err(Error::file(path, "this is a directory, an HDF5 file is expected"));
+    }
+    if meta.len() == 0 {
+        return Err(Error::file(path, "the file is empty"));
+    }
+    std::fs::File::open(path).with_path(path, "")?;
+    hdf5::File::open(path).map_err(|_| {
+        Error::file(path, "not a readable HDF5 file: it is truncated, damaged or of another format")
+    })
+}
+
+/// Runs `write` on a new HDF5 file that takes the name `path` only when it is on disk as a whole.
+pub(crate) fn write_hdf5(
+    path: &Path,
+    write: impl FnOnce(&hdf5::File) -> hdf5::Result<()>,
+) -> Result<()> {
+    let partial = Partial::beside(path)?;
+    // HDF5's own message for an unwritable place is long and unclear: try the system first.
+    std::fs::File::create(&partial.0).with_path(path, "")?;
+    let file = hdf5::File::create(&partial.0).with_path(path, "creating the file")?;
+    write(&file).with_path(path, "writing (is the disk full?)")?;
+    file.close().with_path(path, "closing (is the disk full?)")?;
+    partial.take_name(path)
+}
+
+/// Writes a text file as a whole or not at all.
+pub(crate) fn write_text_file(path: &Path, text: &str) -> Result<()> {
+    let partial = Partial::beside(path)?;
+    std::fs::write(&partial.0, text).with_path(path, "")?;
+    partial.take_name(path)
+}
+
+/// A temporary file that disappears unless it was renamed.
+struct Partial(PathBuf);
+
+impl Partial {
+    /// In the directory of `path`, which is made if it is missing.
+    fn beside(path: &Path) -> Result<Self> {
+        if let Some(dir) = path.parent().filter(|d| !d.as_os_str().is_empty()) {
+            std::fs::create_dir_all(dir).with_path(dir, "")?;
+        }
+        let mut name = path.file_name().unwrap_or_default().to_os_string();
+        name.push(format!(".{}.part", std::process::id()));
+        Ok(Partial(path.with_file_name(name)))
+    }
+
+    /// Makes sure the contents are on disk before the name says so.
+    fn take_name(self, path: &Path) -> Result<()> {
+        std::fs::File::open(&self.0).and_then(|f| f.sync_all()).with_path(path, "")?;
+        std::fs::rename(&self.0, path).with_path(path, "")
+    }
+}
+
+impl Drop for Partial {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_file(&self.0);
+    }
+}
+
+/// Writes a text attribute.
+pub(crate) fn write_text(at: &hdf5::Location, name: &str, text: &str) -> hdf5::Result<()> {
+    let text: VarLenUnicode =
+        text.parse().map_err(|_| hdf5::Error::from("text with a NUL byte"))?;
+    at.new_attr::<VarLenUnicode>().create(name)?.write_scalar(&text)
+}
+
+/// Reads a text attribute.
+pub(crate) fn read_text(at: &hdf5::Location, name: &str, path: &Path) -> Result<String> {
+    at.attr(name)
+        .and_then(|a| a.read_scalar::<VarLenUnicode>())
+        .map(|t| t.to_string())
+        .with_path(path, &format!("attribute {name}"))
+}
+
+/// Writes a vector straight from memory.
+pub(crate) fn write_array<T: hdf5::H5Type>(
+    group: &hdf5::Group,
+    name: &str,
+    values: &[T],
+) -> hdf5::Result<()> {
+    group.new_dataset::<T>().shape(values.len()).create(name)?.write_raw(values)
+}
+
+/// Writes a row-major matrix straight from memory.
+pub(crate) fn write_matrix(
+    group: &hdf5::Group,
+    name: &str,
+    values: &[f64],
+    columns: usize,
+) -> hdf5::Result<hdf5::Dataset> {
+    let shape = (values.len() / columns.max(1), columns);
+    let data = group.new_dataset::<f64>().shape(shape).create(name)?;
+    data.write_raw(values)?;
+    Ok(data)
+}
+
+/// Reads a whole array.
+pub(crate) fn read_array<T: hdf5::H5Type>(
+    group: &hdf5::Group,
+    name: &str,
+    path: &Path,
+) -> Result<Vec<T>> {
+    group
+        .dataset(name)
+        .and_then(|d| d.read_raw())
+        .with_path(path, &format!("{}/{name}", group.name()))
+}
