@@ -7,20 +7,47 @@
 
 use super::scalar::Scalar;
 use crate::field::LayerSums;
+use crate::partition::Part;
 use pulp::{Arch, Simd, WithSimd};
 use std::ops::Range;
 
 /// The owned rows of the adjacency matrix, columns in local rows.
 pub(super) struct Csr<T> {
-    pub indptr: Vec<u32>,
-    pub indices: Vec<u32>,
+    indptr: Vec<u32>,
+    indices: Vec<u32>,
     /// Empty when all weights are one.
-    pub weights: Vec<T>,
+    weights: Vec<T>,
+    /// Rows up to here name owned rows only.
+    interior: usize,
+    owned: usize,
+    rows: usize,
+    /// How far ahead of a row most of its neighbours lie. The order of rows makes the input stream
+    /// by, but its new rows do not come in sequence, so the processor's own prefetching misses
+    /// them: the row this far ahead is asked for.
+    reach: usize,
 }
 
 impl<T: Scalar> Csr<T> {
-    fn row(&self, i: usize) -> Range<usize> {
-        self.indptr[i] as usize..self.indptr[i + 1] as usize
+    /// # Panics
+    /// If a column lies outside the rows that the kernels may read (a bug of the caller: parts
+    /// are verified when they are read).
+    pub fn new(part: &Part) -> Self {
+        let end_of_interior = part.indptr[part.interior] as usize;
+        let (inner, outer) = part.indices.split_at(end_of_interior);
+        let within = |indices: &[u32], rows: usize| indices.iter().all(|&j| (j as usize) < rows);
+        assert!(within(inner, part.owned) && within(outer, part.ids.len()), "columns of the part");
+        let ascending = part.indptr.windows(2).all(|w| w[0] <= w[1]);
+        let last = part.indptr[part.owned] as usize;
+        assert!(ascending && last == part.indices.len(), "row pointers of the part");
+        Csr {
+            indptr: part.indptr.iter().map(|&p| p as u32).collect(),
+            indices: part.indices.clone(),
+            weights: part.weights.iter().flatten().map(|&w| T::from_f64(w)).collect(),
+            interior: part.interior,
+            owned: part.owned,
+            rows: part.ids.len(),
+            reach: reach(part),
+        }
     }
 
     /// Bytes that a sweep over the rows must move: each input and output row once, the matrix
@@ -32,13 +59,27 @@ impl<T: Scalar> Csr<T> {
     }
 }
 
+/// The distance ahead that 95 % of the owned rows stay below, and a little more.
+fn reach(part: &Part) -> usize {
+    let farthest = |i: usize| {
+        let row = part.indptr[i] as usize..part.indptr[i + 1] as usize;
+        let last = part.indices[row].iter().copied().filter(|&j| (j as usize) < part.owned).max();
+        last.map_or(0, |j| (j as usize).saturating_sub(i))
+    };
+    let mut ahead: Vec<usize> = (0..part.owned).map(farthest).collect();
+    ahead.sort_unstable();
+    ahead.get(ahead.len() * 95 / 100).map_or(0, |&far| far + 64)
+}
+
 /// What one output row is made of, given the gathered neighbours.
-pub(super) trait Stencil<T: Scalar>: Sync {
+pub(super) trait Stencil<T: Scalar>: Sync + Copy {
     /// Whether the stencil also returns sums.
     const SUMS: bool = false;
     /// Whether each gathered neighbour is scaled by [`Stencil::neighbour`].
     const SCALED: bool;
-    /// `c_j`.
+    /// Rows for which there are coefficients.
+    fn rows(&self) -> usize;
+    /// `c_j`, for `j` below [`Stencil::rows`].
     fn neighbour(&self, j: usize) -> T;
     /// Row `i`, columns `at..at + W` of a block with `at` counted over the whole block: `own` is
     /// the input there, `gathered` the neighbour sum.
@@ -53,6 +94,7 @@ pub(super) trait Stencil<T: Scalar>: Sync {
 }
 
 /// `b + s_i h_i + ρ (s_i/d_i) Σ_j w_ij h_j`.
+#[derive(Clone, Copy)]
 pub(super) struct Forward<'a, T> {
     pub scale: &'a [T],
     pub ratio: &'a [T],
@@ -62,6 +104,9 @@ pub(super) struct Forward<'a, T> {
 
 impl<T: Scalar> Stencil<T> for Forward<'_, T> {
     const SCALED: bool = false;
+    fn rows(&self) -> usize {
+        self.scale.len().min(self.ratio.len())
+    }
     #[inline(always)]
     fn neighbour(&self, _: usize) -> T {
         T::ONE
@@ -75,12 +120,13 @@ impl<T: Scalar> Stencil<T> for Forward<'_, T> {
         gathered: &[T; W],
         _sums: &mut LayerSums,
     ) -> [T; W] {
-        let (s, r) = (self.scale[i], self.rho * self.ratio[i]);
+        let (s, r) = (coefficient(self.scale, i), self.rho * coefficient(self.ratio, i));
         std::array::from_fn(|c| self.bias + s * own[c] + r * gathered[c])
     }
 }
 
 /// `s_i g_i + ρ Σ_j w_ij (s_j/d_j) g_j`.
+#[derive(Clone, Copy)]
 pub(super) struct Adjoint<'a, T> {
     pub scale: &'a [T],
     pub ratio: &'a [T],
@@ -89,9 +135,12 @@ pub(super) struct Adjoint<'a, T> {
 
 impl<T: Scalar> Stencil<T> for Adjoint<'_, T> {
     const SCALED: bool = true;
+    fn rows(&self) -> usize {
+        self.scale.len().min(self.ratio.len())
+    }
     #[inline(always)]
     fn neighbour(&self, j: usize) -> T {
-        self.ratio[j]
+        coefficient(self.ratio, j)
     }
     #[inline(always)]
     fn row<const W: usize>(
@@ -102,12 +151,13 @@ impl<T: Scalar> Stencil<T> for Adjoint<'_, T> {
         gathered: &[T; W],
         _sums: &mut LayerSums,
     ) -> [T; W] {
-        let s = self.scale[i];
+        let s = coefficient(self.scale, i);
         std::array::from_fn(|c| s * own[c] + self.rho * gathered[c])
     }
 }
 
 /// [`Adjoint`] with the sums of [`LayerSums`] in the same pass.
+#[derive(Clone, Copy)]
 pub(super) struct AdjointWithSums<'a, T> {
     pub adjoint: Adjoint<'a, T>,
     pub bias: T,
@@ -119,9 +169,12 @@ pub(super) struct AdjointWithSums<'a, T> {
 impl<T: Scalar> Stencil<T> for AdjointWithSums<'_, T> {
     const SUMS: bool = true;
     const SCALED: bool = true;
+    fn rows(&self) -> usize {
+        self.adjoint.rows().min(self.log_degree.len())
+    }
     #[inline(always)]
     fn neighbour(&self, j: usize) -> T {
-        self.adjoint.ratio[j]
+        self.adjoint.neighbour(j)
     }
     #[inline(always)]
     fn row<const W: usize>(
@@ -134,18 +187,29 @@ impl<T: Scalar> Stencil<T> for AdjointWithSums<'_, T> {
     ) -> [T; W] {
         let input: &[T; W] = tile(self.input, at);
         let output: &[T; W] = tile(self.output, at);
-        let (mut gu, mut th, mut g) = (0.0, 0.0, 0.0);
-        for c in 0..W {
-            gu += (own[c] * (output[c] - self.bias)).to_f64();
-            th += (gathered[c] * input[c]).to_f64();
-            g += own[c].to_f64();
-        }
+        let log_degree = coefficient(self.log_degree, i);
+        let gu = row_sum(std::array::from_fn::<T, W, _>(|c| own[c] * (output[c] - self.bias)));
         sums.alpha += gu;
-        sums.rho += th;
-        sums.gamma += gu * self.log_degree[i];
-        sums.bias += g;
+        sums.gamma += gu * log_degree;
+        sums.rho += row_sum(std::array::from_fn::<T, W, _>(|c| gathered[c] * input[c]));
+        sums.bias += row_sum(*own);
         self.adjoint.row(i, at, own, gathered, sums)
     }
+}
+
+/// Sum of a row, halves onto halves: vector additions instead of a chain. Rows are added up in
+/// double precision.
+#[inline(always)]
+fn row_sum<T: Scalar, const W: usize>(mut values: [T; W]) -> f64 {
+    let mut width = W;
+    while width > 1 {
+        let half = width.div_ceil(2);
+        for c in 0..width / 2 {
+            values[c] += values[half + c];
+        }
+        width = half;
+    }
+    values[0].to_f64()
 }
 
 /// Applies the stencil to `rows`; `out` holds just these rows.
@@ -157,11 +221,14 @@ pub(super) fn run<T: Scalar, S: Stencil<T>>(
     rows: Range<usize>,
     out: &mut [T],
 ) -> LayerSums {
-    Arch::new().dispatch(Sweep { stencil, csr, input, columns, rows, out })
+    let reachable = if rows.end <= csr.interior { csr.owned } else { csr.rows };
+    assert!(input.len() >= reachable * columns, "input rows");
+    assert!(stencil.rows() >= reachable && csr.owned >= rows.end, "coefficient rows");
+    Arch::new().dispatch(Sweep { stencil: *stencil, csr, input, columns, rows, out })
 }
 
 struct Sweep<'a, T, S> {
-    stencil: &'a S,
+    stencil: S,
     csr: &'a Csr<T>,
     input: &'a [T],
     columns: usize,
@@ -184,27 +251,27 @@ impl<T: Scalar, S: Stencil<T>> Sweep<'_, T, S> {
     fn tiles<const WEIGHTED: bool>(mut self) -> LayerSums {
         let mut sums = LayerSums::default();
         match self.columns {
-            1 => self.pass::<1, WEIGHTED>(0, &mut sums),
-            8 => self.pass::<8, WEIGHTED>(0, &mut sums),
-            10 => self.pass::<10, WEIGHTED>(0, &mut sums),
+            1 => self.pass::<1, WEIGHTED>(1, 0, &mut sums),
+            8 => self.pass::<8, WEIGHTED>(8, 0, &mut sums),
+            10 => self.pass::<10, WEIGHTED>(10, 0, &mut sums),
             columns => {
                 let mut first = 0;
                 while first < columns {
                     first += match columns - first {
                         16.. => {
-                            self.pass::<16, WEIGHTED>(first, &mut sums);
+                            self.pass::<16, WEIGHTED>(columns, first, &mut sums);
                             16
                         }
                         4.. => {
-                            self.pass::<4, WEIGHTED>(first, &mut sums);
+                            self.pass::<4, WEIGHTED>(columns, first, &mut sums);
                             4
                         }
                         2.. => {
-                            self.pass::<2, WEIGHTED>(first, &mut sums);
+                            self.pass::<2, WEIGHTED>(columns, first, &mut sums);
                             2
                         }
                         _ => {
-                            self.pass::<1, WEIGHTED>(first, &mut sums);
+                            self.pass::<1, WEIGHTED>(columns, first, &mut sums);
                             1
                         }
                     };
@@ -214,39 +281,83 @@ impl<T: Scalar, S: Stencil<T>> Sweep<'_, T, S> {
         sums
     }
 
-    /// All rows, columns `first..first + W`. A chunk of rows stays in cache between tiles.
+    /// All rows, columns `first..first + W` of `stride`. A chunk of rows stays in cache between
+    /// tiles.
     #[inline(always)]
-    fn pass<const W: usize, const WEIGHTED: bool>(&mut self, first: usize, sums: &mut LayerSums) {
-        let (csr, input, columns) = (self.csr, self.input, self.columns);
-        let start = self.rows.start;
-        for i in self.rows.clone() {
+    fn pass<const W: usize, const WEIGHTED: bool>(
+        &mut self,
+        stride: usize,
+        first: usize,
+        sums: &mut LayerSums,
+    ) {
+        let mut total = LayerSums::default();
+        let (stencil, csr, input) = (self.stencil, self.csr, self.input);
+        let ends = csr.indptr[self.rows.start..=self.rows.end].windows(2);
+        let rows = self.rows.clone().zip(ends).zip(self.out.chunks_exact_mut(stride));
+        for ((i, ends), out) in rows {
+            // Main memory is far: ask early for the next new row of the input, and carry the
+            // streams over the page ends at which the processor's own prefetching stops.
+            prefetch(input, (i + csr.reach) * stride + first);
+            prefetch(&csr.indices, ends[0] as usize + 1024);
+            prefetch(out, 128 * stride);
             let mut gathered = [T::ZERO; W];
-            let row = csr.row(i);
-            let indices = &csr.indices[row.clone()];
+            let row = ends[0] as usize..ends[1] as usize;
+            // SAFETY: row pointers are ascending and end at the number of entries (`Csr::new`).
+            let indices = unsafe { csr.indices.get_unchecked(row.clone()) };
             let weights: &[T] = if WEIGHTED { &csr.weights[row] } else { &[] };
-            for (k, &j) in indices.iter().enumerate() {
+            let mut add = |k: usize, j: u32| {
                 let j = j as usize;
-                let x: &[T; W] = tile(input, j * columns + first);
-                if WEIGHTED || S::SCALED {
-                    let mut factor = if S::SCALED { self.stencil.neighbour(j) } else { T::ONE };
-                    if WEIGHTED {
-                        factor = if S::SCALED { weights[k] * factor } else { weights[k] };
-                    }
-                    for c in 0..W {
-                        gathered[c] += factor * x[c];
-                    }
-                } else {
-                    for c in 0..W {
-                        gathered[c] += x[c];
-                    }
+                // SAFETY: `Csr::new` has verified every index against the rows it may name, and
+                // `run` that the input has these rows; `first + W <= stride`. The check would
+                // cost a fifth of the layer (docs/performance.md).
+                let x: &[T; W] = unsafe { &*input.as_ptr().add(j * stride + first).cast() };
+                let mut factor = T::ONE;
+                if S::SCALED {
+                    factor = stencil.neighbour(j);
                 }
+                if WEIGHTED {
+                    factor = if S::SCALED { weights[k] * factor } else { weights[k] };
+                }
+                for c in 0..W {
+                    gathered[c] += if WEIGHTED || S::SCALED { factor * x[c] } else { x[c] };
+                }
+            };
+            let (pairs, last) = indices.as_chunks::<2>();
+            for (k, pair) in pairs.iter().enumerate() {
+                add(2 * k, pair[0]);
+                add(2 * k + 1, pair[1]);
             }
-            let at = i * columns + first;
-            let made = self.stencil.row(i, at, tile(input, at), &gathered, sums);
-            let to = (i - start) * columns + first;
-            self.out[to..to + W].copy_from_slice(&made);
+            if let &[j] = last {
+                add(2 * pairs.len(), j);
+            }
+            let at = i * stride + first;
+            let made = stencil.row(i, at, tile(input, at), &gathered, &mut total);
+            out[first..first + W].copy_from_slice(&made);
         }
+        sums.add(&total);
     }
+}
+
+/// Asks for the value at `at` ahead of its use.
+#[inline(always)]
+fn prefetch<T>(input: &[T], at: usize) {
+    #[cfg(target_arch = "x86_64")]
+    {
+        use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
+        // SAFETY: a prefetch reads nothing; any address is allowed.
+        unsafe { _mm_prefetch(input.as_ptr().wrapping_add(at).cast(), _MM_HINT_T0) };
+    }
+    #[cfg(not(target_arch = "x86_64"))]
+    let _ = (input, at);
+}
+
+/// A coefficient of a row that [`run`] has verified to be there.
+#[inline(always)]
+fn coefficient<T: Copy>(values: &[T], row: usize) -> T {
+    debug_assert!(row < values.len());
+    // SAFETY: `run` asserts that coefficients cover all rows a sweep may name, and `Csr::new`
+    // that no index names another.
+    unsafe { *values.get_unchecked(row) }
 }
 
 /// `W` neighbouring values.

@@ -4,6 +4,7 @@
 //! row at once. Rows are worked on in chunks of fixed size, each by one thread, and sums are
 //! added chunk by chunk in order, so results do not depend on the number of threads.
 
+mod aligned;
 mod kernel;
 mod scalar;
 mod vector;
@@ -17,6 +18,7 @@ use crate::error::{Error, Result};
 use crate::partition::Part;
 use crate::profile::{self, Phase};
 use crate::random::Stream;
+use aligned::Aligned;
 use kernel::{Csr, Stencil};
 use rayon::prelude::*;
 use std::ops::Range;
@@ -58,10 +60,10 @@ pub struct Native<T: Scalar> {
 }
 
 /// `[owned + halo, s]` values, row-major.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug)]
 pub struct Block<T> {
     columns: usize,
-    values: Vec<T>,
+    values: Aligned<T>,
 }
 
 impl<T> Block<T> {
@@ -95,18 +97,13 @@ impl<T: Scalar> Native<T> {
             )));
         }
         let exchange = HaloExchange::new(world.clone(), part.halo.clone())?;
-        let csr = Csr {
-            indptr: part.indptr.iter().map(|&p| p as u32).collect(),
-            indices: part.indices.clone(),
-            weights: part.weights.iter().flatten().map(|&w| T::from_f64(w)).collect(),
-        };
         Ok(Native {
             log_degree: part.degree.iter().map(|d| d.ln()).collect(),
             inverse_degree: part.degree.iter().map(|d| 1.0 / d).collect(),
             send_rows: part.halo.send_order().collect(),
             send: Vec::new(),
             world,
-            csr,
+            csr: Csr::new(&part),
             exchange,
             part,
         })
@@ -224,7 +221,7 @@ impl<T: Scalar> Engine for Native<T> {
     }
 
     fn zeros(&self, columns: usize) -> Block<T> {
-        Block { columns, values: vec![T::ZERO; self.part.ids.len() * columns] }
+        Block { columns, values: Aligned::new(T::ZERO, self.part.ids.len() * columns) }
     }
 
     fn columns(&self, block: &Block<T>) -> usize {
@@ -250,9 +247,7 @@ impl<T: Scalar> Engine for Native<T> {
         let columns = block.columns;
         let timer = profile::start();
         let ids = self.part.owned_ids();
-        vector::each_row(ids, self.owned_mut(block), columns, |id, row| {
-            vector::signs(stream, u64::from(id), first, row);
-        });
+        vector::fill_signs(stream, first, ids, self.owned_mut(block), columns);
         profile::stop(Phase::Random, timer, (self.part.owned * (columns * T::BYTES + 4)) as u64, 0);
     }
 
@@ -260,9 +255,7 @@ impl<T: Scalar> Engine for Native<T> {
         let columns = block.columns;
         let timer = profile::start();
         let ids = self.part.owned_ids();
-        vector::each_row(ids, self.owned_mut(block), columns, |id, row| {
-            vector::normals(stream, u64::from(id), first, row);
-        });
+        vector::fill_normals(stream, first, ids, self.owned_mut(block), columns);
         profile::stop(Phase::Random, timer, (self.part.owned * (columns * T::BYTES + 4)) as u64, 0);
     }
 

@@ -26,8 +26,10 @@ pub trait Scalar:
     fn from_f64(value: f64) -> Self;
     /// Widens.
     fn to_f64(self) -> f64;
-    /// `1` with the sign bit `bit` (0 or 1).
-    fn sign(bit: u64) -> Self;
+    /// `1` with the lowest of the bits as its sign.
+    fn sign(bits: u64) -> Self;
+    /// `1` with bit `at` of 32 as its sign: narrow integers keep single precision in one vector.
+    fn sign_of_low(bits: u32, at: u32) -> Self;
 }
 
 impl Scalar for f32 {
@@ -42,8 +44,12 @@ impl Scalar for f32 {
         f64::from(self)
     }
     #[inline(always)]
-    fn sign(bit: u64) -> f32 {
-        f32::from_bits(1.0f32.to_bits() | (bit as u32) << 31)
+    fn sign(bits: u64) -> f32 {
+        f32::from_bits(1.0f32.to_bits() | (bits as u32) << 31)
+    }
+    #[inline(always)]
+    fn sign_of_low(bits: u32, at: u32) -> f32 {
+        f32::from_bits(1.0f32.to_bits() | (bits >> at) << 31)
     }
 }
 
@@ -59,7 +65,11 @@ impl Scalar for f64 {
         self
     }
     #[inline(always)]
-    fn sign(bit: u64) -> f64 {
-        f64::from_bits(1.0f64.to_bits() | bit << 63)
+    fn sign(bits: u64) -> f64 {
+        f64::from_bits(1.0f64.to_bits() | bits << 63)
+    }
+    #[inline(always)]
+    fn sign_of_low(bits: u32, at: u32) -> f64 {
+        f64::from_bits(1.0f64.to_bits() | u64::from(bits >> at) << 63)
     }
 }

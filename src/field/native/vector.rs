@@ -2,7 +2,7 @@
 
 use super::{CHUNK, Scalar, inline};
 use crate::random::Stream;
-use pulp::Arch;
+use pulp::{Arch, Simd, WithSimd};
 use rayon::prelude::*;
 
 /// Column dots. Chunks of rows are summed by themselves and added in order.
@@ -114,51 +114,103 @@ pub(super) fn zip_rows<T: Scalar>(
     }
 }
 
-/// Calls `f(id, row)` for every row.
-pub(super) fn each_row<T: Scalar>(
+/// Calls `f(ids, rows)` for every chunk of rows.
+fn each_chunk<T: Scalar>(
     ids: &[u32],
     values: &mut [T],
     columns: usize,
-    f: impl Fn(u32, &mut [T]) + Sync,
+    f: impl Fn(&[u32], &mut [T]) + Sync,
 ) {
-    let chunk = |ids: &[u32], values: &mut [T]| {
-        Arch::new().dispatch(
-            #[inline(always)]
-            || {
-                for (&id, row) in ids.iter().zip(values.chunks_exact_mut(columns)) {
-                    f(id, row);
-                }
-            },
-        );
-    };
     if inline(ids.len()) {
-        chunk(ids, values);
+        let rows = values.chunks_mut(CHUNK * columns);
+        ids.chunks(CHUNK).zip(rows).for_each(|(ids, values)| f(ids, values));
     } else {
         let rows = values.par_chunks_mut(CHUNK * columns);
-        ids.par_chunks(CHUNK).zip(rows).for_each(|(ids, values)| chunk(ids, values));
+        ids.par_chunks(CHUNK).zip(rows).for_each(|(ids, values)| f(ids, values));
     }
 }
 
-/// Signs of columns `first..first + row.len()` of a node: 64 per hash.
-#[inline(always)]
-pub(super) fn signs<T: Scalar>(stream: Stream, node: u64, first: u64, row: &mut [T]) {
-    let mut column = first;
-    let mut rest = row;
-    while !rest.is_empty() {
-        let bits = stream.bits(node, column / 64) >> (column % 64);
-        let here = rest.len().min(64 - (column % 64) as usize);
-        let (now, later) = rest.split_at_mut(here);
-        for (c, value) in now.iter_mut().enumerate() {
-            *value = T::sign(bits >> c & 1);
+/// Signs of columns `first..first + columns` of all nodes, 64 per hash.
+pub(super) fn fill_signs<T: Scalar>(
+    stream: Stream,
+    first: u64,
+    ids: &[u32],
+    values: &mut [T],
+    columns: usize,
+) {
+    each_chunk(ids, values, columns, |ids, values| {
+        Arch::new().dispatch(Signs { stream, first, ids, values, columns });
+    });
+}
+
+/// A chunk of rows to fill with signs. (A type of its own and not a closure: only what is inlined
+/// into `with_simd` is compiled for the vector units.)
+struct Signs<'a, T> {
+    stream: Stream,
+    first: u64,
+    ids: &'a [u32],
+    values: &'a mut [T],
+    columns: usize,
+}
+
+impl<T: Scalar> WithSimd for Signs<'_, T> {
+    type Output = ();
+
+    /// Columns of one word of bits at a time. Hashing the whole chunk before the signs are laid
+    /// out lets both loops run on vectors.
+    #[inline(always)]
+    fn with_simd<V: Simd>(self, _: V) {
+        let Signs { stream, first, ids, values, columns } = self;
+        let mut bits = [0u64; CHUNK];
+        let mut done = 0;
+        while done < columns {
+            let column = first + done as u64;
+            let here = (columns - done).min(64 - (column % 64) as usize);
+            for (bits, &id) in bits.iter_mut().zip(ids) {
+                *bits = stream.bits(u64::from(id), column / 64) >> (column % 64);
+            }
+            match (columns, here) {
+                (8, 8) => lay_out::<T, 8>(&bits, values),
+                (10, 10) => lay_out::<T, 10>(&bits, values),
+                (16, 16) => lay_out::<T, 16>(&bits, values),
+                _ => {
+                    for (bits, row) in bits.iter().zip(values.chunks_exact_mut(columns)) {
+                        for (c, value) in row[done..done + here].iter_mut().enumerate() {
+                            *value = T::sign(bits >> c);
+                        }
+                    }
+                }
+            }
+            done += here;
         }
-        column += here as u64;
-        rest = later;
     }
+}
+
+/// Rows of `W` signs from the lowest bits.
+#[inline(always)]
+fn lay_out<T: Scalar, const W: usize>(bits: &[u64; CHUNK], values: &mut [T]) {
+    for (bits, row) in bits.iter().zip(values.as_chunks_mut::<W>().0) {
+        *row = std::array::from_fn(|c| T::sign_of_low(*bits as u32, c as u32));
+    }
+}
+
+/// Normal numbers of columns `first..first + columns` of all nodes.
+pub(super) fn fill_normals<T: Scalar>(
+    stream: Stream,
+    first: u64,
+    ids: &[u32],
+    values: &mut [T],
+    columns: usize,
+) {
+    each_chunk(ids, values, columns, |ids, values| {
+        for (&id, row) in ids.iter().zip(values.chunks_exact_mut(columns)) {
+            normals(stream, u64::from(id), first, row);
+        }
+    });
 }
 
 /// Normal numbers of columns `first..first + row.len()` of a node, two per pair.
-#[inline(always)]
-pub(super) fn normals<T: Scalar>(stream: Stream, node: u64, first: u64, row: &mut [T]) {
+fn normals<T: Scalar>(stream: Stream, node: u64, first: u64, row: &mut [T]) {
     let mut c = 0;
     while c < row.len() {
         let column = first + c as u64;
