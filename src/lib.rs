@@ -6,18 +6,48 @@
 //! calls rooms to its left:
 //!
 //! ```text
-//!  files ─► dataset ─► partition ─► field + comm ─► model ─► ...
+//!  files ─► graph ─► dataset ─► comm ─► partition ─► field ─► model ─► config ─► cli
 //! ```
 //!
 //! | room | what it holds |
 //! |---|---|
 //! | [`graph`] | symmetric CSR graphs: cleaning, components, k-hop, Delaunay |
 //! | [`dataset`] | a graph with values at its nodes; the HDF5 file, importers, generators |
+//! | [`comm`] | the ranks of an MPI job: reductions, halo exchange, failing together |
+//! | [`partition`] | METIS parts, the order of their rows, their file |
+//! | [`field`] | blocks of node values and the engines that compute on them, native and torch |
+//! | [`model`] | parameters and the stack of layers: forward, transpose, gradient |
 //! | [`config`] | the TOML settings of a run |
 //! | [`cli`] | one file per subcommand of the `dgmrf` program |
 //!
-//! Shared by all: [`Error`], [`random`] (numbers as a function of seed, node and column) and
-//! [`progress`] (bars on a terminal, lines otherwise).
+//! Shared by all: [`Error`], [`random`] (numbers as a function of seed, node and column),
+//! [`profile`] (where the time goes) and [`progress`] (bars on a terminal, lines otherwise).
+//!
+//! # From a graph to a layer
+//!
+//! ```
+//! use dgmrf::{comm::World, dataset::synth, field::{Engine, native::Native}};
+//! use dgmrf::model::{Gamma, Model, Stack};
+//! use dgmrf::partition::{self, Options, Partition};
+//! use dgmrf::random::{Purpose, Stream};
+//!
+//! // A Delaunay graph of 1000 random points, divided among the ranks of this job (here: one).
+//! let (_points, graph) = synth::random_graph(1000, 1, Default::default())?;
+//! let world = World::solo();
+//! let owner = partition::divide(&graph, world.size(), &Options::default())?;
+//! let partition = Partition::new(&graph, owner, world.size(), Default::default())?;
+//! let mut engine = Native::<f64>::new(world.clone(), partition.part(world.rank()))?;
+//!
+//! // Two layers (α, β, γ, b) applied to four columns of white noise at once: z = g(x).
+//! let model = Model::from_coefficients(&[(1.2, -1.0, 0.5, 0.0); 2], Gamma::Free)?;
+//! let mut stack = Stack::new(&engine, 2, 4);
+//! stack.prepare(&engine, &model);
+//! let mut x = engine.zeros(4);
+//! engine.fill_normal(Stream::new(7, Purpose::Field, 0), 0, &mut x);
+//! let z = stack.forward(&mut engine, true, &mut x);
+//! assert_eq!(engine.download(z).len(), 4 * 1000);
+//! # Ok::<(), dgmrf::Error>(())
+//! ```
 
 #![warn(missing_docs)]
 

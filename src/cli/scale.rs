@@ -2,6 +2,7 @@
 
 use super::{ranks, table};
 use crate::comm::World;
+use crate::config;
 use crate::dataset::Dataset;
 use crate::error::{Error, Result};
 use crate::field::{Engine, native::Native};
@@ -40,10 +41,10 @@ pub(super) struct Args {
     rounds: usize,
     /// Engine
     #[arg(long, value_enum, default_value_t)]
-    engine: EngineName,
-    /// Device of the torch engine: auto, cpu, cuda
-    #[arg(long, default_value = "auto")]
-    device: String,
+    engine: config::Engine,
+    /// Device of the torch engine
+    #[arg(long, value_enum, default_value_t)]
+    device: config::Device,
     /// Precision
     #[arg(long, value_enum, default_value_t)]
     precision: Precision,
@@ -58,13 +59,6 @@ pub(super) struct Args {
     json: bool,
     #[command(flatten)]
     ranks: ranks::Ranks,
-}
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, clap::ValueEnum)]
-enum EngineName {
-    #[default]
-    Native,
-    Torch,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, clap::ValueEnum)]
@@ -85,13 +79,13 @@ pub(super) fn run(mut args: Args) -> Result<()> {
         let part = load_part(&args, world)?;
         let bytes = must_move(&part, args.columns, args.precision);
         let times = match (args.engine, args.precision) {
-            (EngineName::Native, Precision::Single) => {
+            (config::Engine::Native, Precision::Single) => {
                 measure(&mut world.agree(Native::<f32>::new(world.clone(), part))?, &args)
             }
-            (EngineName::Native, Precision::Double) => {
+            (config::Engine::Native, Precision::Double) => {
                 measure(&mut world.agree(Native::<f64>::new(world.clone(), part))?, &args)
             }
-            (EngineName::Torch, _) => measure_torch(world, part, &args)?,
+            (config::Engine::Torch, _) => measure_torch(world, part, &args)?,
         };
         show(&args, world, threads, bytes, &times);
         Ok(())
@@ -204,7 +198,7 @@ fn measure<E: Engine>(engine: &mut E, args: &Args) -> Times {
 #[cfg(feature = "torch")]
 fn measure_torch(world: &Rc<World>, part: Part, args: &Args) -> Result<Times> {
     use crate::field::torch::{Torch, device_of};
-    let device = world.agree(device_of(world, &args.device))?;
+    let device = world.agree(device_of(world, args.device))?;
     Ok(match args.precision {
         Precision::Single => {
             measure(&mut world.agree(Torch::<f32>::new(world.clone(), part, device))?, args)

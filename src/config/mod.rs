@@ -7,6 +7,9 @@
 
 mod load;
 
+pub use crate::field::Device;
+pub use crate::model::Gamma;
+
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use std::path::{Path, PathBuf};
 
@@ -151,21 +154,12 @@ pub struct Run {
     pub threads: Option<usize>,
 }
 
-/// Exponent `γ` of the degree in `s_i = α d_i^γ`.
-#[derive(Debug, Clone, Copy, PartialEq, Default)]
-pub enum Gamma {
-    /// One fitted number in (0, 1) per layer.
-    #[default]
-    Free,
-    /// The same given number in every layer.
-    Fixed(f64),
-}
-
 /// A setting with a fixed list of words.
 macro_rules! words {
     ($(#[$doc:meta])* $name:ident { $($(#[$word_doc:meta])* $word:ident),+ $(,)? }) => {
         $(#[$doc])*
-        #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+        #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+        #[derive(Serialize, Deserialize, clap::ValueEnum)]
         #[serde(rename_all = "kebab-case")]
         pub enum $name { $($(#[$word_doc])* $word),+ }
     };
@@ -237,18 +231,6 @@ words! {
         Native,
         /// libtorch, on the CPU or a GPU.
         Torch,
-    }
-}
-words! {
-    /// Device of the torch engine.
-    Device {
-        /// A GPU if there is one.
-        #[default]
-        Auto,
-        /// The CPU.
-        Cpu,
-        /// The CUDA device of the local rank.
-        Cuda,
     }
 }
 

@@ -18,6 +18,29 @@ use crate::partition::Part;
 use crate::random::Stream;
 use std::rc::Rc;
 
+/// Where the torch engine computes.
+#[derive(
+    Debug,
+    Clone,
+    Copy,
+    PartialEq,
+    Eq,
+    Default,
+    serde::Serialize,
+    serde::Deserialize,
+    clap::ValueEnum,
+)]
+#[serde(rename_all = "kebab-case")]
+pub enum Device {
+    /// A GPU if there is one.
+    #[default]
+    Auto,
+    /// The CPU.
+    Cpu,
+    /// The CUDA device of the local rank.
+    Cuda,
+}
+
 /// One layer of the model in the form engines apply it, for `s_i = α d_i^γ` and `ρ = β/α`:
 ///
 /// forward `b + s ∘ (h + ρ D⁻¹A h)`, transposed `s ∘ g + ρ A (s ∘ g / d)` (paper, Eq. 7).

@@ -45,20 +45,17 @@ pub struct Layer {
 }
 
 /// The device of a rank: its share of the GPUs of the machine, or the CPU.
-pub fn device_of(world: &World, name: &str) -> Result<Device> {
+pub fn device_of(world: &World, choice: super::Device) -> Result<Device> {
     let gpus =
         if tch::Cuda::is_available() { tch::Cuda::device_count().max(0) as usize } else { 0 };
-    match (name, gpus) {
-        ("cpu", _) | ("auto", 0) => Ok(Device::Cpu),
-        ("cuda", 0) => Err(Error::Setting(
+    match (choice, gpus) {
+        (super::Device::Cpu, _) | (super::Device::Auto, 0) => Ok(Device::Cpu),
+        (super::Device::Cuda, 0) => Err(Error::Setting(
             "no CUDA device: libtorch finds none (set up with `launch/setup.sh --cuda`, and look \
              at `nvidia-smi`), or use device = \"cpu\""
                 .into(),
         )),
-        ("auto" | "cuda", gpus) => Ok(Device::Cuda(world.local_rank() % gpus)),
-        (other, _) => {
-            Err(Error::Setting(format!("device `{other}` is none of auto, cpu and cuda")))
-        }
+        (_, gpus) => Ok(Device::Cuda(world.local_rank() % gpus)),
     }
 }
 
