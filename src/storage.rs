@@ -4,6 +4,14 @@ use crate::error::{Error, Result, WithPath};
 use hdf5::types::VarLenUnicode;
 use std::path::{Path, PathBuf};
 
+/// Access without file locks. Our files never change once they have their name, so there is nothing
+/// to lock, and parallel file systems often refuse to. (Needs HDF5 1.10.7, 1.12.1 or newer.)
+fn unlocked() -> hdf5::FileBuilder {
+    let mut builder = hdf5::FileBuilder::new();
+    builder.with_fapl(|access| access.file_locking(false));
+    builder
+}
+
 /// Opens an HDF5 file for reading, telling apart what users meet: no file, no permission, empty,
 /// truncated, not HDF5.
 pub(crate) fn open(path: &Path) -> Result<hdf5::File> {
@@ -15,7 +23,7 @@ pub(crate) fn open(path: &Path) -> Result<hdf5::File> {
         return Err(Error::file(path, "the file is empty"));
     }
     std::fs::File::open(path).with_path(path, "")?;
-    hdf5::File::open(path).map_err(|_| {
+    unlocked().open(path).map_err(|_| {
         Error::file(path, "not a readable HDF5 file: it is truncated, damaged or of another format")
     })
 }
@@ -28,7 +36,7 @@ pub(crate) fn write_hdf5(
     let partial = Partial::beside(path)?;
     // HDF5's own message for an unwritable place is long and unclear: try the system first.
     std::fs::File::create(&partial.0).with_path(path, "")?;
-    let file = hdf5::File::create(&partial.0).with_path(path, "creating the file")?;
+    let file = unlocked().create(&partial.0).with_path(path, "creating the file")?;
     write(&file).with_path(path, "writing (is the disk full?)")?;
     file.close().with_path(path, "closing (is the disk full?)")?;
     partial.take_name(path)
