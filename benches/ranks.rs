@@ -52,7 +52,7 @@ impl Best {
             signs: least("rademacher_seconds"),
             copy,
             share_of_copy: bytes / layer / copy,
-            halo_share: least("halo_share"),
+            halo_share: most("halo_share"),
             halo_bytes: get(&turns[0], "halo_bytes_per_layer"),
             halo_planned: get(&turns[0], "halo_bytes_planned"),
         }
@@ -128,9 +128,9 @@ fn main() {
         );
         println!(
             "| {nodes}: **locality order** | {:.2}x | | | | | |",
-            best[2].layer / best[0].layer
+            best[3].layer / best[2].layer
         );
-        if let Some(torch) = best.get(3) {
+        if let Some(torch) = best.get(4) {
             println!(
                 "| {nodes}: **native over torch** | {:.1}x | | | | | |",
                 torch.layer / best[0].layer

@@ -28,11 +28,9 @@ pub enum Phase {
     HaloWait,
     /// Reductions over all ranks.
     Reduce,
-    /// Reading and writing files.
-    File,
 }
 
-const PHASES: [(Phase, &str); 10] = [
+const PHASES: [(Phase, &str); 9] = [
     (Phase::Layer, "layer"),
     (Phase::Adjoint, "adjoint"),
     (Phase::Gradient, "gradient"),
@@ -42,7 +40,6 @@ const PHASES: [(Phase, &str); 10] = [
     (Phase::HaloPost, "halo post"),
     (Phase::HaloWait, "halo wait"),
     (Phase::Reduce, "reduce"),
-    (Phase::File, "file"),
 ];
 
 struct Tally {

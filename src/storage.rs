@@ -124,3 +124,25 @@ pub(crate) fn read_array<T: hdf5::H5Type>(
         .and_then(|d| d.read_raw())
         .with_path(path, &format!("{}/{name}", group.name()))
 }
+
+/// Hash of arrays under names and with lengths, so that no two contents share a byte stream.
+pub(crate) struct ArrayHasher(blake3::Hasher);
+
+impl ArrayHasher {
+    /// A hash of one kind of content.
+    pub(crate) fn new(domain: &str) -> Self {
+        ArrayHasher(blake3::Hasher::new_derive_key(domain))
+    }
+
+    /// Takes in one array.
+    pub(crate) fn array<T: bytemuck::NoUninit>(&mut self, name: &str, values: &[T]) {
+        self.0.update(name.as_bytes());
+        self.0.update(&(values.len() as u64).to_le_bytes());
+        self.0.update_rayon(bytemuck::cast_slice(values));
+    }
+
+    /// 64 hex digits.
+    pub(crate) fn finish(self) -> String {
+        self.0.finalize().to_hex().to_string()
+    }
+}

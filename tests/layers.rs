@@ -15,6 +15,7 @@ use support::dense::{self, Layer};
 use support::{graphs, on_ranks, relative_error};
 
 /// A graph, who owns which node, a model and the width of the blocks.
+#[derive(Clone)]
 struct Case {
     graph: Graph,
     owner: Vec<u32>,
@@ -134,6 +135,14 @@ impl Case {
             .iter()
             .flat_map(|p| [p.theta1, p.theta2, p.theta3, p.bias])
             .collect();
+        // Without the biases the objective is <w, G x>: nothing depends on them.
+        stack.forward(engine, false, &mut bx);
+        let sums = stack.backward(engine, false, &bx, &mut bw, &mut out);
+        let linear: Vec<f64> = Gradient::from_sums(&world, &model, &sums)
+            .layers
+            .iter()
+            .flat_map(|p| [p.theta1, p.theta2, p.theta3, p.bias])
+            .collect();
         if !world.is_root() {
             return Vec::new();
         }
@@ -149,6 +158,11 @@ impl Case {
         close("input gradient", &back, &gtw, tolerance);
         close("<Gx, w> = <x, Gᵀw>", &dots, &dots_transposed, 100.0 * tolerance);
         close("gradient", &gradient, &self.dense_gradient(&x, &w), (1e3 * tolerance).max(1e-6));
+        let without =
+            Case { layers: layers.iter().map(|l| (l.0, l.1, l.2, 0.0)).collect(), ..self.clone() };
+        let mut reference = without.dense_gradient(&x, &w);
+        reference.iter_mut().skip(3).step_by(4).for_each(|bias| *bias = 0.0);
+        close("linear gradient", &linear, &reference, (1e3 * tolerance).max(1e-6));
         [z, gx, gtw, gradient, dots].concat()
     }
 

@@ -147,30 +147,38 @@ fn a_partition_of_something_else_is_refused() {
         Part::read(path, 0, parts, hash).expect_err("must be refused").to_string()
     };
     let wrong_parts = message(3, &hash, &path);
-    assert!(
-        wrong_parts.contains("2 parts") && wrong_parts.contains("dgmrf partition"),
-        "{wrong_parts}"
-    );
+    assert!(wrong_parts.contains("2 parts, but there are 3 ranks"), "{wrong_parts}");
     let wrong_graph = message(2, "0123", &path);
-    assert!(
-        wrong_graph.contains("another graph") && wrong_graph.contains("--parts 2"),
-        "{wrong_graph}"
-    );
+    assert!(wrong_graph.contains("another graph"), "{wrong_graph}");
     let no_partition = dataset(dir.path(), "data", data.graph.clone());
     assert!(message(2, &hash, &no_partition).contains("not a partition"));
     assert!(message(2, &hash, &dir.path().join("none.h5")).contains("none.h5"));
-    // A damaged index must not lead a kernel astray.
-    // (In a copy: children of other tests may have inherited the lock that HDF5 puts on a file.)
+    // Damage must neither lead a kernel astray nor give silently other numbers.
+    // (In copies: children of other tests may hold on to a file they have inherited.)
     let copy = dir.path().join("copy.h5");
-    std::fs::copy(&path, &copy).unwrap();
-    let file = hdf5::File::open_rw(&copy).unwrap();
-    let indices = file.dataset("part-0000/indices").unwrap();
-    let mut values: Vec<u32> = indices.read_raw().unwrap();
-    values[0] = 1_000_000;
-    indices.write_raw(&values).unwrap();
-    drop((indices, file));
-    let damaged = message(2, &hash, &copy);
-    assert!(damaged.contains("damaged"), "{damaged}");
+    for (array, at, value) in [("indices", 0, 1_000_000), ("indices", 0, 7), ("ids", 3, 5)] {
+        std::fs::copy(&path, &copy).unwrap();
+        let file = hdf5::File::open_rw(&copy).unwrap();
+        let stored = file.dataset(&format!("part-0000/{array}")).unwrap();
+        let mut values: Vec<u32> = stored.read_raw().unwrap();
+        values[at] = if values[at] == value { value + 1 } else { value };
+        stored.write_raw(&values).unwrap();
+        drop((stored, file));
+        let damaged = message(2, &hash, &copy);
+        assert!(damaged.contains("part 0 is damaged"), "{array}: {damaged}");
+    }
+}
+
+#[test]
+fn a_part_can_do_without_its_weights() {
+    let graph = graphs::random(60, 90, true, 5);
+    let owner = partition::divide(&graph, 3, &Options::default()).unwrap();
+    let plain = graph.clone().without_weights();
+    let weighted = Partition::new(&graph, owner.clone(), 3, Order::Locality).unwrap();
+    let unweighted = Partition::new(&plain, owner, 3, Order::Locality).unwrap();
+    for rank in 0..3 {
+        assert_eq!(weighted.part(rank).without_weights(), unweighted.part(rank));
+    }
 }
 
 #[test]
@@ -231,5 +239,27 @@ fn a_job_makes_its_partition_once_and_refuses_a_wrong_one() {
     let (ok, [_, err]) = job(3);
     assert!(!ok);
     assert_eq!(err.matches("another graph").count(), 1, "{err}");
-    assert!(err.contains("dgmrf partition"), "{err}");
+    let fix = format!("dgmrf partition {} --parts 3 -o partitions/mesh-p3.h5", data.display());
+    assert!(err.contains(&fix), "{err}");
+    // Damage to a part that only the last rank reads is a failure of all.
+    std::fs::remove_file(dir.path().join("partitions/mesh-p3.h5")).unwrap();
+    assert!(job(3).0);
+    let file = hdf5::File::open_rw(dir.path().join("partitions/mesh-p3.h5")).unwrap();
+    file.unlink("part-0002").unwrap();
+    drop(file);
+    let (ok, [_, err]) = job(3);
+    assert!(!ok && err.contains("rank 2") && err.contains("--parts 3"), "{err}");
+}
+
+#[test]
+fn usage_is_explained_once_under_mpirun() {
+    for (words, code) in [(&["--help"][..], 0), (&["partition"], 2), (&["info", "none.h5"], 1)] {
+        let mut command = mpirun(3);
+        command.env("NO_COLOR", "1").arg(env!("CARGO_BIN_EXE_dgmrf")).args(words);
+        let output = command.output().unwrap();
+        let text = [output.stdout, output.stderr].map(|t| String::from_utf8_lossy(&t).into_owned());
+        let text = text.concat();
+        let said = text.matches("Usage: dgmrf").count() + text.matches("error: none.h5").count();
+        assert_eq!((said, output.status.code()), (1, Some(code)), "{words:?}: {text}");
+    }
 }

@@ -47,10 +47,19 @@ impl Command {
 
 /// Runs the program on the arguments of the process.
 pub fn main() -> ExitCode {
-    // clap prints usage errors itself and exits with 2.
-    let cli = Cli::parse();
-    // Under mpirun, what is not distributed is done once, and errors of all ranks are said once.
+    comm::end_on_broken_pipe();
+    // Under mpirun, what is not distributed is done once, and what all ranks have to say is said
+    // once.
     let first = comm::launched_rank() == 0;
+    let cli = match Cli::try_parse() {
+        Ok(cli) => cli,
+        Err(usage) => {
+            if first {
+                let _ = usage.print();
+            }
+            return ExitCode::from(usage.exit_code() as u8);
+        }
+    };
     if !first && !cli.command.runs_on_all_ranks() {
         return ExitCode::SUCCESS;
     }

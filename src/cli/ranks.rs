@@ -11,7 +11,7 @@ use std::rc::Rc;
 /// Options of every command that runs on all ranks.
 #[derive(Debug, clap::Args)]
 pub(super) struct Ranks {
-    /// Threads per rank [default: cores of the machine over its ranks]
+    /// Threads per rank [default: OMP_NUM_THREADS, or cores over the ranks that share them]
     #[arg(long)]
     pub threads: Option<usize>,
     /// Show where the time went: time, bytes, messages and reductions of each phase
@@ -28,7 +28,7 @@ pub(super) struct Ranks {
 /// rank has alone would leave the others waiting, so it ends the job.
 pub(super) fn run(ranks: &Ranks, body: impl FnOnce(&Rc<World>, usize) -> Result<()>) -> Result<()> {
     let world = World::init()?;
-    let threads = threads::configure(&world, ranks.threads)?;
+    let threads = world.agree(threads::configure(&world, ranks.threads))?;
     let profiled = ranks.profile || ranks.profile_json.is_some();
     if profiled {
         profile::enable();
@@ -46,7 +46,7 @@ pub(super) fn run(ranks: &Ranks, body: impl FnOnce(&Rc<World>, usize) -> Result<
         let lines = world.profile();
         if world.is_root() {
             if ranks.profile {
-                print!("\n{}", profile::table(&lines));
+                eprint!("\n{}", profile::table(&lines)); // results keep standard output
             }
             if let Some(path) = &ranks.profile_json {
                 storage::write_text_file(path, &format!("{:#}\n", serde_json::json!(lines)))?;

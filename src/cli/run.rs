@@ -2,10 +2,10 @@
 
 use super::ranks;
 use crate::comm::World;
-use crate::config::Config;
+use crate::config::{Config, Engine};
 use crate::dataset::Dataset;
 use crate::error::{Error, Result, WithPath};
-use crate::partition::{self, Part};
+use crate::partition;
 use crate::storage;
 use std::path::{Path, PathBuf};
 use std::time::Instant;
@@ -25,68 +25,77 @@ pub(super) struct Args {
     ranks: ranks::Ranks,
 }
 
-/// One step of the way. `make` is only called when `done` says no, and leaves either the whole
-/// result or nothing. Both run on the first rank while the others wait.
+/// One step of the way, taken by all ranks together. Says what it has made and whether it was
+/// there already; a stage leaves either its whole result or nothing.
 struct Stage {
     name: &'static str,
-    /// What the stage makes, for the line it prints.
-    result: fn(&Config, &World) -> Result<PathBuf>,
-    done: fn(&Config, &World) -> Result<bool>,
-    make: fn(&Config, &World) -> Result<()>,
+    run: fn(&Config, &World) -> Result<Outcome>,
+}
+
+struct Outcome {
+    result: PathBuf,
+    skipped: bool,
 }
 
 /// The stages in their order.
-const STAGES: &[Stage] = &[
-    Stage {
-        name: "data",
-        result: |config, _| Ok(config.data.clone()),
-        done: |config, _| data_is_there(config),
-        make: |config, _| make_data(config),
-    },
-    Stage {
-        name: "partition",
-        result: partition_path,
-        done: partition_is_there,
-        make: make_partition,
-    },
-];
+const STAGES: &[Stage] =
+    &[Stage { name: "data", run: data }, Stage { name: "partition", run: divide }];
 
-pub(super) fn run(args: Args) -> Result<()> {
+pub(super) fn run(mut args: Args) -> Result<()> {
+    // Before MPI starts: every rank reads the same file, and the threads depend on it.
+    let config = Config::load(&args.config, &args.set)?;
+    args.ranks.threads = args.ranks.threads.or(config.run.threads);
     ranks::run(&args.ranks, |world, _threads| {
-        let config = world.agree(Config::load(&args.config, &args.set))?;
+        check_engine(&config, world)?;
         let record = config.run_dir().join("config.toml");
-        let recorded = on_root(world, || {
+        on_root(world, || {
             warn_of_stale_data(&config, &record);
             write_record(&config, &record)
-        });
-        world.agree(recorded)?;
-        STAGES
-            .iter()
-            .try_for_each(|stage| world.agree(on_root(world, || stage.run(&config, world))))
+        })?;
+        for stage in STAGES {
+            let start = Instant::now();
+            let outcome = (stage.run)(&config, world)?;
+            let time = match outcome.skipped {
+                true => "skipped, already there".to_owned(),
+                false => format!("{:.2} s", start.elapsed().as_secs_f64()),
+            };
+            if world.is_root() {
+                println!("{:<10} {:<24} {}", stage.name, time, outcome.result.display());
+            }
+        }
+        Ok(())
     })
 }
 
+/// Runs on rank 0 while the others wait; a failure there is one of all.
 fn on_root(world: &World, work: impl FnOnce() -> Result<()>) -> Result<()> {
-    if world.is_root() { work() } else { Ok(()) }
+    world.agree(if world.is_root() { work() } else { Ok(()) })
 }
 
-impl Stage {
-    fn run(&self, config: &Config, world: &World) -> Result<()> {
-        let start = Instant::now();
-        let skipped = (self.done)(config, world)?;
-        if !skipped {
-            (self.make)(config, world)?;
-        }
-        let time = match skipped {
-            true => "skipped, already there".to_owned(),
-            false => format!("{:.2} s", start.elapsed().as_secs_f64()),
-        };
-        println!("{:<10} {:<24} {}", self.name, time, (self.result)(config, world)?.display());
-        Ok(())
+/// A missing engine or device should not show after hours of work.
+fn check_engine(config: &Config, world: &World) -> Result<()> {
+    if config.run.engine == Engine::Native {
+        return Ok(());
     }
+    #[cfg(feature = "torch")]
+    return world.agree(crate::field::torch::device_of(world, config.run.device)).map(|_| ());
+    #[cfg(not(feature = "torch"))]
+    return world.agree(Err(Error::Setting(
+        "this dgmrf was built without libtorch (feature `torch`): set run.engine = \"native\""
+            .into(),
+    )));
 }
 
 // ---- data -----------------------------------------------------------------------------------
+
+fn data(config: &Config, world: &World) -> Result<Outcome> {
+    let mut skipped = false;
+    on_root(world, || {
+        skipped = data_is_there(config)?;
+        if skipped { Ok(()) } else { make_data(config) }
+    })?;
+    Ok(Outcome { result: config.data.clone(), skipped })
+}
 
 /// A file that is there but no dataset is an error: it may be the user's, so it is not replaced.
 fn data_is_there(config: &Config) -> Result<bool> {
@@ -129,24 +138,9 @@ fn warn_of_stale_data(config: &Config, record: &Path) {
 
 // ---- partition ------------------------------------------------------------------------------
 
-fn partition_path(config: &Config, world: &World) -> Result<PathBuf> {
-    Ok(partition::default_path(&Dataset::read_header(&config.data)?.name, world.size()))
-}
-
-/// A partition of another graph is an error that names the command to make it anew.
-fn partition_is_there(config: &Config, world: &World) -> Result<bool> {
-    let path = partition_path(config, world)?;
-    let header = Dataset::read_header(&config.data)?;
-    match path.try_exists().with_path(&path, "")? {
-        true => Part::read(&path, 0, world.size(), &header.graph_hash).map(|_| true),
-        false => Ok(false),
-    }
-}
-
-fn make_partition(config: &Config, world: &World) -> Result<()> {
-    let data = Dataset::read(&config.data)?;
-    let path = partition_path(config, world)?;
-    partition::write(&path, &data, world.size(), &partition::Options::default()).map(|_| ())
+fn divide(config: &Config, world: &World) -> Result<Outcome> {
+    let loaded = partition::load_or_make(world, &config.data, None, &Default::default())?;
+    Ok(Outcome { result: loaded.path, skipped: !loaded.made })
 }
 
 // ---- the record of the settings -------------------------------------------------------------

@@ -4,14 +4,17 @@ use super::{ranks, table};
 use crate::comm::World;
 use crate::config;
 use crate::dataset::Dataset;
+use crate::dataset::synth::Observation;
+use crate::dataset::synth::mesh::{self, Mesh};
 use crate::error::{Error, Result};
 use crate::field::{Engine, native::Native};
+use crate::graph::delaunay::Weighting;
 use crate::model::{Gamma, Model, Stack};
 use crate::partition::{self, Options, Part, order::Order};
 use crate::profile;
 use crate::random::{Purpose, Stream};
 use rayon::prelude::*;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::rc::Rc;
 use std::time::Instant;
 
@@ -77,7 +80,8 @@ pub(super) fn run(mut args: Args) -> Result<()> {
     }
     ranks::run(&args.ranks, |world, threads| {
         let part = load_part(&args, world)?;
-        let bytes = must_move(&part, args.columns, args.precision);
+        let (bytes, nodes, order) =
+            (must_move(&part, args.columns, args.precision), part.nodes, part.order);
         let times = match (args.engine, args.precision) {
             (config::Engine::Native, Precision::Single) => {
                 measure(&mut world.agree(Native::<f32>::new(world.clone(), part))?, &args)
@@ -87,7 +91,7 @@ pub(super) fn run(mut args: Args) -> Result<()> {
             }
             (config::Engine::Torch, _) => measure_torch(world, part, &args)?,
         };
-        show(&args, world, threads, bytes, &times);
+        show(&args, world, threads, bytes, (nodes, order), &times);
         Ok(())
     })
 }
@@ -98,14 +102,7 @@ fn load_part(args: &Args, world: &Rc<World>) -> Result<Part> {
     let mesh = PathBuf::from(format!("partitions/mesh-{}.h5", args.nodes));
     let data = args.data.as_ref().unwrap_or(&mesh);
     let made = match world.is_root() && args.data.is_none() && !mesh.exists() {
-        true => super::run_words([
-            "synth".into(),
-            "mesh".into(),
-            "--nodes".into(),
-            args.nodes.to_string().into(),
-            "-o".into(),
-            mesh.clone().into_os_string(),
-        ]),
+        true => make_mesh(args.nodes, &mesh),
         false => Ok(()),
     };
     world.agree(made)?;
@@ -114,7 +111,16 @@ fn load_part(args: &Args, world: &Rc<World>) -> Result<Part> {
         Order::Locality => partition::default_path(&name, world.size()),
         Order::Original => format!("partitions/{name}-p{}-original.h5", world.size()).into(),
     };
-    partition::load_or_make(world, data, Some(&path), &options)
+    Ok(partition::load_or_make(world, data, Some(&path), &options)?.part)
+}
+
+fn make_mesh(nodes: usize, path: &Path) -> Result<()> {
+    let mesh = Mesh { nodes, kind: mesh::Kind::Delaunay, weighting: Weighting::None };
+    let mut data = mesh::generate(&mesh, &Observation::default())?;
+    data.name = format!("mesh-{nodes}");
+    data.write(path)?;
+    eprintln!("made {} for this and later runs", path.display());
+    Ok(())
 }
 
 /// Bytes one layer has to move on this rank whatever the code: input and output rows, the matrix,
@@ -135,8 +141,8 @@ struct Times {
     signs: f64,
     copy_bandwidth: f64,
     /// Seconds in halo calls over seconds of the layer passes, on the worst rank.
-    halo_share: f64,
-    halo_bytes: f64,
+    halo_share: Option<f64>,
+    halo_bytes: Option<f64>,
     plan_bytes: f64,
 }
 
@@ -153,21 +159,28 @@ fn measure<E: Engine>(engine: &mut E, args: &Args) -> Times {
     engine.fill_rademacher(Stream::new(1, Purpose::Test, 1), 0, &mut g);
 
     let per_layer = |seconds: f64| seconds / args.layers as f64;
-    let layer = best(&world, args.rounds, || stack.apply(engine, true, &mut x, &mut out));
-    let adjoint = best(&world, args.rounds, || stack.transpose(engine, &mut g, &mut out));
+    let layer = best(&world, args.rounds, || {
+        stack.apply(engine, true, &mut x, &mut out);
+        engine.synchronise();
+    });
+    let adjoint = best(&world, args.rounds, || {
+        stack.transpose(engine, &mut g, &mut out);
+        engine.synchronise();
+    });
     stack.forward(engine, true, &mut x);
     let gradient = best(&world, args.rounds, || {
         stack.backward(engine, true, &x, &mut g, &mut out);
     });
     let signs = best(&world, args.rounds, || {
         engine.fill_rademacher(Stream::new(1, Purpose::Test, 2), 0, &mut g);
+        engine.synchronise();
     });
     let copy_bandwidth = copy_bandwidth(&world, args.rounds);
 
     // The halo is counted in rounds of its own, so that clocks do not disturb those above. Where
-    // the user profiles, these rounds are simply part of what is shown.
+    // the user profiles, the table tells it.
     let counted = !(args.ranks.profile || args.ranks.profile_json.is_some());
-    let (mut halo_share, mut halo_bytes) = (0.0, 0.0);
+    let (mut halo_share, mut halo_bytes) = (None, None);
     let plan = &engine.part().halo;
     let value = if args.precision == Precision::Single { 4 } else { 8 };
     let mut plan_bytes = [(plan.sent_rows() * args.columns * value) as f64];
@@ -179,9 +192,9 @@ fn measure<E: Engine>(engine: &mut E, args: &Args) -> Times {
         let passes = begun.elapsed().as_secs_f64();
         let lines = world.profile();
         let halo = lines.iter().filter(|l| l.phase.starts_with("halo"));
-        halo_share = halo.clone().map(|l| l.seconds).sum::<f64>() / passes;
+        halo_share = Some(halo.clone().map(|l| l.seconds).sum::<f64>() / passes);
         let sent: u64 = halo.filter(|l| l.phase == "halo wait").map(|l| l.bytes).sum();
-        halo_bytes = sent as f64 / (args.rounds * args.layers) as f64;
+        halo_bytes = Some(sent as f64 / (args.rounds * args.layers) as f64);
     }
     Times {
         layer: per_layer(layer),
@@ -254,7 +267,14 @@ fn copy_bandwidth(world: &World, rounds: usize) -> f64 {
     (2 * 8 * LENGTH * world.size()) as f64 / seconds
 }
 
-fn show(args: &Args, world: &World, threads: usize, bytes: f64, times: &Times) {
+fn show(
+    args: &Args,
+    world: &World,
+    threads: usize,
+    bytes: f64,
+    (nodes, order): (usize, Order),
+    times: &Times,
+) {
     let mut total = [bytes];
     world.sum(&mut total);
     if !world.is_root() {
@@ -263,11 +283,11 @@ fn show(args: &Args, world: &World, threads: usize, bytes: f64, times: &Times) {
     let layer_bandwidth = total[0] / times.layer;
     if args.json {
         let json = serde_json::json!({
-            "nodes": args.nodes, "data": args.data, "columns": args.columns,
+            "nodes": nodes, "data": args.data, "columns": args.columns,
             "ranks": world.size(), "threads": threads,
             "engine": format!("{:?}", args.engine).to_lowercase(),
             "precision": format!("{:?}", args.precision).to_lowercase(),
-            "order": if args.original_order { "original" } else { "locality" },
+            "order": order.name(),
             "layer_seconds": times.layer,
             "adjoint_seconds": times.adjoint,
             "gradient_seconds": times.gradient,
@@ -305,8 +325,8 @@ fn show(args: &Args, world: &World, threads: usize, bytes: f64, times: &Times) {
         (
             "halo",
             format!(
-                "{:.1} % of the time, {} per layer",
-                100.0 * times.halo_share,
+                "{} of the time, {} per layer",
+                times.halo_share.map_or("? %".into(), |share| format!("{:.1} %", 100.0 * share)),
                 table::bytes(times.plan_bytes as usize)
             ),
         ),

@@ -33,6 +33,7 @@ pub struct World {
     size: usize,
     local_rank: usize,
     local_size: usize,
+    core_sharers: usize,
     /// Receives reductions, so that they allocate nothing after the first.
     scratch: RefCell<Vec<f64>>,
     /// Whether a failure has passed through [`World::agree`].
@@ -61,6 +62,10 @@ impl World {
         // Standard section 6.4.2: ranks that share memory, that is one machine.
         let local = comm.split_shared(comm.rank());
         let (local_rank, local_size) = (local.rank() as usize, local.size() as usize);
+        let mine = threads::allowed_cores();
+        let mut all = vec![0u64; local_size];
+        local.all_gather_into(&mine, &mut all[..]);
+        let core_sharers = all.iter().filter(|&&cores| cores == mine).count();
         drop(local);
         abort_on_panic(rank);
         Ok(Rc::new(World {
@@ -69,6 +74,7 @@ impl World {
             size,
             local_rank,
             local_size,
+            core_sharers,
             scratch: RefCell::default(),
             failed: Cell::new(false),
             _universe: Some(universe),
@@ -83,6 +89,7 @@ impl World {
             size: 1,
             local_rank: 0,
             local_size: 1,
+            core_sharers: 1,
             scratch: RefCell::default(),
             failed: Cell::new(false),
             _universe: None,
@@ -107,6 +114,12 @@ impl World {
     /// Number of ranks on this machine.
     pub fn local_size(&self) -> usize {
         self.local_size
+    }
+
+    /// Number of ranks on this machine that may use the same cores as this one, itself included:
+    /// 1 where the launcher has bound each rank to cores of its own.
+    pub fn core_sharers(&self) -> usize {
+        self.core_sharers
     }
 
     /// Whether this is the rank that speaks and writes shared files.
@@ -225,11 +238,23 @@ pub fn launched_rank() -> usize {
         .unwrap_or(0)
 }
 
+/// A reader that goes away (`dgmrf info | head`) ends the program quietly, as users expect of any
+/// command; the Rust runtime would turn it into a panic.
+pub fn end_on_broken_pipe() {
+    // SAFETY: restores the default action of a signal before any thread is started.
+    unsafe { libc::signal(libc::SIGPIPE, libc::SIG_DFL) };
+}
+
+/// The hook may run on a worker thread, where MPI must not be called (Funneled), or after MPI has
+/// ended: aborting is the one call for which that risk is right, since the job is lost anyway.
 fn abort_on_panic(rank: usize) {
     let before = std::panic::take_hook();
     std::panic::set_hook(Box::new(move |info| {
         eprintln!("rank {rank}: internal error, ending the job; please report this:");
         before(info);
+        if mpi::environment::is_finalized() {
+            std::process::exit(1);
+        }
         SimpleCommunicator::world().abort(1);
     }));
 }

@@ -11,7 +11,8 @@ impl World {
     /// Collects rows on rank 0, in the order of their original ids.
     ///
     /// Every rank gives its owned `ids` and a row of `columns` values for each; together the ids
-    /// must be `0..nodes`, each once. Other ranks than 0 get `None`.
+    /// must be `0..nodes`, each once (only their number is checked). Other ranks than 0 get `None`,
+    /// and an error only shows on rank 0: pass the result through [`World::agree`].
     pub fn gather_rows(
         &self,
         ids: &[u32],
@@ -19,11 +20,11 @@ impl World {
         columns: usize,
         nodes: usize,
     ) -> Result<Option<Vec<f64>>> {
-        assert_eq!(values.len(), ids.len() * columns, "one row per id");
+        assert!(columns > 0 && values.len() == ids.len() * columns, "one row per id");
         if !self.is_root() {
             let root = self.comm().expect("other ranks").process_at_rank(0);
             root.send(&(ids.len() as u64));
-            for (ids, rows) in ids.chunks(SLAB).zip(values.chunks(SLAB * columns.max(1))) {
+            for (ids, rows) in ids.chunks(SLAB).zip(values.chunks(SLAB * columns)) {
                 root.send(ids);
                 root.send(rows);
             }
@@ -32,7 +33,7 @@ impl World {
         let mut all = vec![0.0; nodes * columns];
         let mut missing = nodes as i64;
         let mut place = |ids: &[u32], rows: &[f64]| -> Result<()> {
-            for (&id, row) in ids.iter().zip(rows.chunks_exact(columns.max(1))) {
+            for (&id, row) in ids.iter().zip(rows.chunks_exact(columns)) {
                 let at = id as usize * columns;
                 let Some(slot) = all.get_mut(at..at + columns) else {
                     return Err(Error::Data(format!("node id {id} outside 0..{nodes}")));
@@ -74,11 +75,12 @@ impl World {
     /// # Panics
     /// If rank 0 has no values or an id is outside of them (a bug of the caller).
     pub fn scatter_rows(&self, ids: &[u32], all: Option<&[f64]>, columns: usize) -> Vec<f64> {
+        assert!(columns > 0, "rows have values");
         let mut mine = vec![0.0; ids.len() * columns];
         if !self.is_root() {
             let root = self.comm().expect("other ranks").process_at_rank(0);
             root.send(&(ids.len() as u64));
-            for (ids, rows) in ids.chunks(SLAB).zip(mine.chunks_mut(SLAB * columns.max(1))) {
+            for (ids, rows) in ids.chunks(SLAB).zip(mine.chunks_mut(SLAB * columns)) {
                 root.send(ids);
                 root.receive_into(rows);
             }
@@ -86,7 +88,7 @@ impl World {
         }
         let all = all.expect("rank 0 has the values");
         let pick = |ids: &[u32], rows: &mut [f64]| {
-            for (&id, row) in ids.iter().zip(rows.chunks_exact_mut(columns.max(1))) {
+            for (&id, row) in ids.iter().zip(rows.chunks_exact_mut(columns)) {
                 row.copy_from_slice(&all[id as usize * columns..][..columns]);
             }
         };

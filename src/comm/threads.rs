@@ -3,21 +3,32 @@
 use super::World;
 use crate::error::{Error, Result};
 
-/// Threads this rank should use when nobody says otherwise.
-///
-/// If the launcher has bound the rank to some cores, those are its share; otherwise the cores of
-/// the machine are divided among the ranks on it.
+/// Threads this rank should use when nobody says otherwise: `OMP_NUM_THREADS`, as batch systems
+/// set it, or the cores this rank may use divided by the ranks that may use the same ones.
 pub fn default_count(world: &World) -> usize {
-    let mine = std::thread::available_parallelism().map_or(1, usize::from);
-    let bound = mine < cores_online();
-    if bound { mine } else { (mine / world.local_size()).max(1) }
+    let wanted = std::env::var("OMP_NUM_THREADS").ok().and_then(|n| n.parse().ok());
+    wanted.filter(|&n| n > 0).unwrap_or_else(|| {
+        let cores = std::thread::available_parallelism().map_or(1, usize::from);
+        (cores / world.core_sharers()).max(1)
+    })
 }
 
-/// Cores of the machine, whether or not this process may use them.
-fn cores_online() -> usize {
-    // SAFETY: a plain query without pointers.
-    let online = unsafe { libc::sysconf(libc::_SC_NPROCESSORS_ONLN) };
-    usize::try_from(online).unwrap_or(1)
+/// A fingerprint of the set of cores this process may use: equal for ranks that share them.
+pub(super) fn allowed_cores() -> u64 {
+    // SAFETY: an all-zero set is valid, and the call fills at most its size.
+    let cores = unsafe {
+        let mut cores: libc::cpu_set_t = std::mem::zeroed();
+        libc::sched_getaffinity(0, size_of::<libc::cpu_set_t>(), &mut cores);
+        cores
+    };
+    let mut print = 0u64;
+    for core in 0..8 * size_of::<libc::cpu_set_t>() {
+        // SAFETY: `core` is within the set.
+        if unsafe { libc::CPU_ISSET(core, &cores) } {
+            print = print.wrapping_mul(31).wrapping_add(core as u64 + 1);
+        }
+    }
+    print
 }
 
 /// Sizes the thread pools of this process (rayon, and libtorch where it is built in). To be called

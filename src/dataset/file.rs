@@ -123,7 +123,7 @@ impl Dataset {
         };
         let data = Dataset { name: header.name, graph, y, observed, features, position, truth };
         data.check().map_err(|e| Error::file(path, e.to_string()))?;
-        if data.hash() != header.hash {
+        if data.hash() != header.hash || data.graph_hash() != header.graph_hash {
             return Err(Error::file(
                 path,
                 "the contents do not match the hash in the file: it was damaged or edited; \

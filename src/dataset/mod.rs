@@ -12,6 +12,7 @@ pub use file::{FORMAT, Header, VERSION};
 
 use crate::error::{Error, Result};
 use crate::graph::{self, Graph};
+use crate::storage::ArrayHasher;
 
 /// A graph, a value at some of its nodes, and what else is known of the nodes.
 #[derive(Debug, Clone, PartialEq)]
@@ -101,6 +102,10 @@ impl Dataset {
         if n == 0 {
             return fail("there are no nodes".into());
         }
+        let strange = |c: char| c == '/' || c == '\\' || c.is_control();
+        if self.name.is_empty() || self.name.starts_with('.') || self.name.contains(strange) {
+            return fail(format!("the name {:?} cannot be part of a file name", self.name));
+        }
         let mut lengths = vec![("y", self.y.len()), ("observed", self.observed.len())];
         lengths.extend(self.position.iter().map(|p| ("position", p.len())));
         lengths.extend(self.truth.iter().flat_map(Truth::arrays).map(|(k, v)| (k, v.len())));
@@ -157,15 +162,15 @@ impl Dataset {
 
     /// BLAKE3 of the graph alone: partitions and spectra depend on nothing else.
     pub fn graph_hash(&self) -> String {
-        let mut hasher = Hasher::new("dgmrf graph 1");
-        hasher.graph(&self.graph);
+        let mut hasher = ArrayHasher::new("dgmrf graph 1");
+        hash_graph(&mut hasher, &self.graph);
         hasher.finish()
     }
 
     /// BLAKE3 of everything but the name.
     pub fn hash(&self) -> String {
-        let mut hasher = Hasher::new("dgmrf dataset 1");
-        hasher.graph(&self.graph);
+        let mut hasher = ArrayHasher::new("dgmrf dataset 1");
+        hash_graph(&mut hasher, &self.graph);
         hasher.array("y", &self.y);
         hasher.array("observed", &self.observed);
         if let Some(f) = &self.features {
@@ -195,29 +200,10 @@ fn component_without_data(
     blind().max().map(|largest| (blind().count(), largest))
 }
 
-/// Arrays under names and lengths, so that no two contents share a byte stream.
-struct Hasher(blake3::Hasher);
-
-impl Hasher {
-    fn new(domain: &str) -> Self {
-        Hasher(blake3::Hasher::new_derive_key(domain))
-    }
-
-    fn graph(&mut self, graph: &Graph) {
-        self.array("indptr", graph.indptr());
-        self.array("indices", graph.indices());
-        if let Some(weights) = graph.weights() {
-            self.array("weights", weights);
-        }
-    }
-
-    fn array<T: bytemuck::NoUninit>(&mut self, name: &str, values: &[T]) {
-        self.0.update(name.as_bytes());
-        self.0.update(&(values.len() as u64).to_le_bytes());
-        self.0.update_rayon(bytemuck::cast_slice(values));
-    }
-
-    fn finish(self) -> String {
-        self.0.finalize().to_hex().to_string()
+fn hash_graph(hasher: &mut ArrayHasher, graph: &Graph) {
+    hasher.array("indptr", graph.indptr());
+    hasher.array("indices", graph.indices());
+    if let Some(weights) = graph.weights() {
+        hasher.array("weights", weights);
     }
 }

@@ -6,8 +6,8 @@
 //! feature `torch`, [`torch`] (libtorch on the CPU or one CUDA device per local rank).
 //!
 //! Sums that an engine returns are *local*, over the owned rows of this rank; the caller puts all
-//! it needs into one [`World::sum`]. Their order is fixed: it depends on the number of ranks but
-//! not on the number of threads.
+//! it needs into one [`World::sum`]. In the native engine their order is fixed: it depends on the
+//! number of ranks but not on the number of threads.
 
 pub mod native;
 #[cfg(feature = "torch")]
@@ -89,6 +89,9 @@ pub trait Engine {
     fn part(&self) -> &Part;
     /// The ranks.
     fn world(&self) -> &Rc<World>;
+
+    /// Waits until everything asked for is done (GPUs work behind our back).
+    fn synchronise(&self) {}
 
     /// A block of zeros.
     fn zeros(&self, columns: usize) -> Self::Block;

@@ -4,6 +4,8 @@
 //! tensors live in host memory. Halo rows are staged through host buffers, and the exchange is
 //! hidden behind the interior rows as in the native engine. Random numbers are computed on the
 //! device from the same counters, so signs are identical and normal numbers equal to rounding.
+//!
+//! Not done: pinned staging buffers, and GPU-aware MPI.
 
 use super::native::Scalar;
 use super::{Coefficients, Engine, LayerSums};
@@ -194,6 +196,12 @@ impl<T: Scalar + tch::kind::Element> Engine for Torch<T> {
 
     fn world(&self) -> &Rc<World> {
         &self.world
+    }
+
+    fn synchronise(&self) {
+        if let Device::Cuda(index) = self.device {
+            tch::Cuda::synchronize(index as i64);
+        }
     }
 
     fn zeros(&self, columns: usize) -> Tensor {

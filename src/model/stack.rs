@@ -71,6 +71,9 @@ impl<E: Engine> Stack<E> {
                 &self.outputs[l],
                 to,
             );
+            if !with_bias {
+                sums[l].bias = 0.0; // G x does not depend on b
+            }
         }
         sums
     }

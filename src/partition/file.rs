@@ -1,11 +1,13 @@
 //! The partition file: one HDF5 group per part, so that a rank reads only its own.
 
+use super::order::Order;
 use super::{Options, Part, Partition, Quality, divide};
 use crate::comm::World;
 use crate::comm::halo::{HaloPlan, Neighbour};
 use crate::dataset::Dataset;
 use crate::error::{Error, Result, WithPath};
-use crate::storage;
+use crate::progress::Progress;
+use crate::storage::{self, ArrayHasher};
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
 
@@ -23,20 +25,26 @@ fn group_name(rank: usize) -> String {
 
 /// Divides the graph of a dataset and writes all parts.
 pub fn write(path: &Path, data: &Dataset, parts: usize, options: &Options) -> Result<Quality> {
+    let mut progress = Progress::new("partition", parts as u64 + 2);
     let owner = divide(&data.graph, parts, options)?;
+    progress.advance(1);
     let partition = Partition::new(&data.graph, owner, parts, options.order)?;
     let quality = partition.quality();
+    progress.advance(1);
     storage::write_hdf5(path, |file| {
         storage::write_text(file, "format", FORMAT)?;
         file.new_attr::<u32>().create("version")?.write_scalar(&VERSION)?;
         storage::write_text(file, "name", &data.name)?;
         storage::write_text(file, "graph_hash", &data.graph_hash())?;
+        storage::write_text(file, "order", options.order.name())?;
         file.new_attr::<u64>().create("parts")?.write_scalar(&(parts as u64))?;
         file.new_attr::<u64>().create("nodes")?.write_scalar(&(data.nodes() as u64))?;
         file.new_attr::<u64>().create("edge_cut")?.write_scalar(&(quality.edge_cut as u64))?;
         (0..parts).try_for_each(|p| {
             let group = file.create_group(&group_name(p))?;
-            write_part(&group, &partition.part(p))
+            write_part(&group, &partition.part(p))?;
+            progress.advance(1);
+            Ok(())
         })
     })?;
     Ok(quality)
@@ -49,7 +57,9 @@ fn write_part(group: &hdf5::Group, part: &Part) -> hdf5::Result<()> {
         group.new_attr::<u64>().create(name)?.write_scalar(&(value as u64))?;
     }
     storage::write_array(group, "ids", &part.ids)?;
+    storage::write_text(group, "hash", &hash(part))?;
     storage::write_array(group, "degree", &part.degree)?;
+    storage::write_array(group, "neighbour_count", &part.neighbour_count)?;
     storage::write_array(group, "indptr", &part.indptr)?;
     storage::write_array(group, "indices", &part.indices)?;
     if let Some(weights) = &part.weights {
@@ -71,16 +81,33 @@ fn write_part(group: &hdf5::Group, part: &Part) -> hdf5::Result<()> {
     storage::write_array(&halo, "receive_ptr", &receive_ptr)
 }
 
+/// BLAKE3 of all that makes a part: what is read must be what was written.
+fn hash(part: &Part) -> String {
+    let mut hasher = ArrayHasher::new("dgmrf part 1");
+    for number in [part.rank, part.parts, part.nodes, part.offset, part.owned, part.interior] {
+        hasher.array("number", &[number as u64]);
+    }
+    hasher.array("ids", &part.ids);
+    hasher.array("degree", &part.degree);
+    hasher.array("neighbour_count", &part.neighbour_count);
+    hasher.array("indptr", &part.indptr);
+    hasher.array("indices", &part.indices);
+    if let Some(weights) = &part.weights {
+        hasher.array("weights", weights);
+    }
+    for n in &part.halo.neighbours {
+        hasher.array("neighbour", &[n.rank as u64, n.receive.start as u64, n.receive.end as u64]);
+        hasher.array("send", &n.send);
+    }
+    hasher.finish()
+}
+
 impl Part {
     /// Reads one part, after making sure that the file is a partition of this very graph.
     pub fn read(path: &Path, rank: usize, parts: usize, graph_hash: &str) -> Result<Part> {
         let file = storage::open(path)?;
-        let fix = format!(
-            "make it again with `dgmrf partition DATA.h5 --parts {parts} -o {}`",
-            path.display()
-        );
         if storage::read_text(&file, "format", path).ok().as_deref() != Some(FORMAT) {
-            return Err(Error::file(path, format!("this HDF5 file is not a partition; {fix}")));
+            return Err(Error::file(path, "this HDF5 file is not a partition"));
         }
         let number = |at: &hdf5::Location, name: &str| -> Result<usize> {
             let attribute = at.attr(name).and_then(|a| a.read_scalar::<u64>());
@@ -88,28 +115,23 @@ impl Part {
         };
         let version = number(&file, "version")?;
         if version != VERSION as usize {
-            return Err(Error::file(path, format!("partition format version {version}; {fix}")));
+            return Err(Error::file(path, format!("partition format version {version}")));
         }
         let found = number(&file, "parts")?;
         if found != parts {
-            return Err(Error::file(
-                path,
-                format!("{found} parts, but there are {parts} ranks; {fix}"),
-            ));
+            return Err(Error::file(path, format!("{found} parts, but there are {parts} ranks")));
         }
         if storage::read_text(&file, "graph_hash", path)? != graph_hash {
-            return Err(Error::file(
-                path,
-                format!("made for another graph than the dataset's; {fix}"),
-            ));
+            return Err(Error::file(path, "made for another graph than the dataset's"));
         }
+        let order = Order::from_name(&storage::read_text(&file, "order", path)?);
         let group = file.group(&group_name(rank)).with_path(path, &group_name(rank))?;
         let halo = group.group("halo").with_path(path, "halo")?;
         let ranks: Vec<u32> = storage::read_array(&halo, "ranks", path)?;
         let send: Vec<u32> = storage::read_array(&halo, "send", path)?;
         let send_ptr: Vec<u64> = storage::read_array(&halo, "send_ptr", path)?;
         let receive_ptr: Vec<u64> = storage::read_array(&halo, "receive_ptr", path)?;
-        let damaged = || Error::file(path, format!("the halo of part {rank} is damaged; {fix}"));
+        let damaged = || Error::file(path, format!("part {rank} is damaged"));
         if send_ptr.len() != ranks.len() + 1 || receive_ptr.len() != ranks.len() + 1 {
             return Err(damaged());
         }
@@ -136,33 +158,55 @@ impl Part {
             interior: number(&group, "interior")?,
             ids: storage::read_array(&group, "ids", path)?,
             degree: storage::read_array(&group, "degree", path)?,
+            neighbour_count: storage::read_array(&group, "neighbour_count", path)?,
             indptr: storage::read_array(&group, "indptr", path)?,
             indices: storage::read_array(&group, "indices", path)?,
             weights,
             halo: Rc::new(HaloPlan { neighbours }),
+            order: order.ok_or_else(damaged)?,
         };
-        part.check().map_err(|e| Error::file(path, format!("{e}; {fix}")))?;
+        part.check().map_err(|e| Error::file(path, e.to_string()))?;
+        if storage::read_text(&group, "hash", path)? != hash(&part) {
+            return Err(damaged());
+        }
         Ok(part)
     }
 }
 
-/// The part of this rank: from `path`, which rank 0 makes first if there is no such file.
+/// The part of this rank, from a file that rank 0 makes first if it is missing.
 /// To be called by all ranks.
 pub fn load_or_make(
     world: &World,
     data: &Path,
     path: Option<&Path>,
     options: &Options,
-) -> Result<Part> {
+) -> Result<Loaded> {
     let header = world.agree(Dataset::read_header(data))?;
-    let default = default_path(&header.name, world.size());
-    let path = path.unwrap_or(&default);
-    let made = match world.is_root() && !path.exists() {
-        true => Dataset::read(data)
-            .and_then(|data| write(path, &data, world.size(), options))
-            .map(|_| ()),
+    let parts = world.size();
+    let path = path.map_or_else(|| default_path(&header.name, parts), Path::to_owned);
+    let mut made = false;
+    let making = match world.is_root() && !path.exists() {
+        true => {
+            made = true;
+            Dataset::read(data).and_then(|data| write(&path, &data, parts, options)).map(|_| ())
+        }
         false => Ok(()),
     };
-    world.agree(made)?;
-    world.agree(Part::read(path, world.rank(), world.size(), &header.graph_hash))
+    world.agree(making)?;
+    let part = Part::read(&path, world.rank(), parts, &header.graph_hash).map_err(|error| {
+        let (data, path) = (data.display(), path.display());
+        let fix = format!("dgmrf partition {data} --parts {parts} -o {path}");
+        Error::Data(format!("{error}; make it again with `{fix}`"))
+    });
+    Ok(Loaded { part: world.agree(part)?, path, made })
+}
+
+/// What [`load_or_make`] found or made.
+pub struct Loaded {
+    /// The part of this rank.
+    pub part: Part,
+    /// Its file.
+    pub path: PathBuf,
+    /// Whether the file was made just now (known on rank 0).
+    pub made: bool,
 }

@@ -42,8 +42,11 @@ pub fn divide(graph: &Graph, parts: usize, options: &Options) -> Result<Vec<u32>
     if parts > n {
         return Err(Error::Setting(format!(
             "{parts} parts of a graph of {n} nodes: some would be empty; use at most {n}, \
-             and rather thousands of nodes per part"
+             and rather parts of thousands of nodes"
         )));
+    }
+    if !(options.tolerance.is_finite() && options.tolerance >= 0.0) {
+        return Err(Error::Setting(format!("tolerance {} must be 0 or more", options.tolerance)));
     }
     if parts == 1 {
         return Ok(vec![0; n]);

@@ -8,7 +8,7 @@ mod file;
 mod metis;
 pub mod order;
 
-pub use file::{default_path, load_or_make, write};
+pub use file::{Loaded, default_path, load_or_make, write};
 pub use metis::{Balance, Options, divide};
 
 use crate::comm::halo::{HaloPlan, Neighbour};
@@ -42,6 +42,8 @@ pub struct Part {
     pub ids: Vec<u32>,
     /// Weighted degree in the whole graph of every local row, halo included.
     pub degree: Vec<f64>,
+    /// Number of neighbours in the whole graph of every local row, halo included.
+    pub neighbour_count: Vec<u32>,
     /// Row pointers of the owned rows.
     pub indptr: Vec<u64>,
     /// Local column of every entry.
@@ -50,6 +52,8 @@ pub struct Part {
     pub weights: Option<Vec<f64>>,
     /// Who sends which rows to whom.
     pub halo: Rc<HaloPlan>,
+    /// How the rows are ordered.
+    pub order: order::Order,
 }
 
 impl Part {
@@ -68,6 +72,13 @@ impl Part {
         self.indices.len()
     }
 
+    /// The same part of the graph without its weights (`model.weighted = false`).
+    pub fn without_weights(mut self) -> Self {
+        self.weights = None;
+        self.degree = self.neighbour_count.iter().map(|&count| f64::from(count)).collect();
+        self
+    }
+
     /// Verifies that a part read from a file cannot lead a kernel out of its arrays.
     fn check(&self) -> Result<()> {
         let rows = self.ids.len();
@@ -75,6 +86,7 @@ impl Part {
             && self.interior <= self.owned
             && self.owned <= rows
             && self.degree.len() == rows
+            && self.neighbour_count.len() == rows
             && self.indptr.len() == self.owned + 1
             && self.indptr[0] == 0
             && self.indptr[self.owned] as usize == self.indices.len()
@@ -86,7 +98,9 @@ impl Part {
             && self.ids.iter().all(|&id| (id as usize) < self.nodes)
             && self.degree.iter().all(|d| d.is_finite() && *d > 0.0)
             && self.weights.as_ref().is_none_or(|w| w.len() == self.indices.len())
+            && self.weights.iter().flatten().all(|w| w.is_finite() && *w > 0.0)
             && self.halo.received_rows() == self.halo_rows()
+            && self.halo.neighbours.first().is_none_or(|n| n.receive.start == 0)
             && self.halo.neighbours.iter().all(|n| {
                 n.rank < self.parts
                     && n.rank != self.rank
@@ -134,6 +148,7 @@ pub struct Partition<'g> {
     /// Local row of every node on its owner.
     local: Vec<u32>,
     degree: Vec<f64>,
+    order: order::Order,
 }
 
 impl<'g> Partition<'g> {
@@ -190,7 +205,7 @@ impl<'g> Partition<'g> {
                 local[i as usize] = row as u32;
             }
         }
-        Ok(Partition { graph, owner, rows, interior, local, degree: graph.degrees() })
+        Ok(Partition { graph, owner, rows, interior, local, degree: graph.degrees(), order })
     }
 
     /// Number of parts.
@@ -224,6 +239,8 @@ impl<'g> Partition<'g> {
         let mut ids = rows.clone();
         ids.extend(halo.iter().map(|&(_, _, j)| j));
         let degree = ids.iter().map(|&i| self.degree[i as usize]).collect();
+        let count = |i: &u32| graph.neighbour_count(*i as usize) as u32;
+        let neighbour_count = ids.iter().map(count).collect();
         let halo_row = |j: u32| {
             let key = (owner[j as usize], local[j as usize], j);
             let at = halo.binary_search(&key).expect("every outside neighbour is in the halo");
@@ -257,10 +274,12 @@ impl<'g> Partition<'g> {
             interior: self.interior[rank],
             ids,
             degree,
+            neighbour_count,
             indptr,
             indices,
             weights,
             halo: Rc::new(HaloPlan { neighbours }),
+            order: self.order,
         }
     }
 
@@ -278,8 +297,7 @@ impl<'g> Partition<'g> {
         let entries = of_each(&|p| {
             self.rows[p].iter().map(|&i| self.graph.neighbour_count(i as usize)).sum()
         });
-        let halos = of_each(&|p| self.halo_of(p).0);
-        let neighbours = of_each(&|p| self.halo_of(p).1);
+        let (halos, neighbours): (Vec<_>, Vec<_>) = (0..parts).map(|p| self.halo_of(p)).unzip();
         let max_over_mean = |counts: &[usize]| {
             let mean = counts.iter().sum::<usize>() as f64 / parts as f64;
             counts.iter().copied().max().unwrap_or(0) as f64 / mean.max(f64::MIN_POSITIVE)

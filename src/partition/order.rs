@@ -12,6 +12,21 @@ pub enum Order {
     Original,
 }
 
+impl Order {
+    /// Its name in files and tables.
+    pub fn name(self) -> &'static str {
+        match self {
+            Order::Locality => "locality",
+            Order::Original => "original",
+        }
+    }
+
+    /// The order of this name.
+    pub fn from_name(name: &str) -> Option<Self> {
+        [Order::Locality, Order::Original].into_iter().find(|order| order.name() == name)
+    }
+}
+
 /// Orders the nodes of one part (given in ascending order).
 ///
 /// Cuthill–McKee by hand instead of [`sprs`]' because it walks the part inside the whole graph:

@@ -306,6 +306,7 @@ impl<T: Scalar> Engine for Native<T> {
         output: &Block<T>,
         out: &mut Block<T>,
     ) -> LayerSums {
+        assert!(input.columns == g.columns && output.columns == g.columns, "blocks of one width");
         let bias = if with_bias { l.bias } else { 0.0 };
         let log_degree = std::mem::take(&mut self.log_degree);
         let stencil = kernel::AdjointWithSums {
