@@ -1,15 +1,16 @@
 //! One rank against two, native against torch, ordered against not: `dgmrf scale` run in turns,
 //! so that every ratio comes from one run of this bench. (`cargo bench --bench ranks`)
 //!
-//! Prints a table for docs/performance.md. Each figure is the best of several turns: other work
-//! on the machine only ever makes a run slower.
+//! Prints a table for docs/performance.md. Times are the best of several turns, since other work
+//! on the machine only ever makes a run slower; shares (of the copy bandwidth that the same run
+//! measured, of the halo in a layer) are medians.
 
 use dgmrf::random::{Purpose, Stream};
 use serde_json::Value;
 use std::path::Path;
 use std::process::Command;
 
-const TURNS: usize = 3;
+const TURNS: usize = 5;
 
 /// Runs `dgmrf scale` on some ranks of one thread each.
 fn scale(dir: &Path, ranks: usize, arguments: &[&str]) -> Value {
@@ -45,14 +46,17 @@ impl Best {
         let get = |turn: &Value, key: &str| turn[key].as_f64().expect("a number");
         let least = |key: &str| turns.iter().map(|t| get(t, key)).fold(f64::INFINITY, f64::min);
         let most = |key: &str| turns.iter().map(|t| get(t, key)).fold(0.0, f64::max);
-        let (layer, copy) = (least("layer_seconds"), most("copy_gigabytes_per_second"));
-        let bytes = get(&turns[0], "layer_gigabytes_per_second") * get(&turns[0], "layer_seconds");
+        let median = |key: &str| {
+            let mut values: Vec<f64> = turns.iter().map(|t| get(t, key)).collect();
+            values.sort_by(f64::total_cmp);
+            values[values.len() / 2]
+        };
         Best {
-            layer,
+            layer: least("layer_seconds"),
             signs: least("rademacher_seconds"),
-            copy,
-            share_of_copy: bytes / layer / copy,
-            halo_share: most("halo_share"),
+            copy: most("copy_gigabytes_per_second"),
+            share_of_copy: median("layer_over_copy"),
+            halo_share: median("halo_share"),
             halo_bytes: get(&turns[0], "halo_bytes_per_layer"),
             halo_planned: get(&turns[0], "halo_bytes_planned"),
         }

@@ -74,7 +74,8 @@ impl HaloExchange {
     }
 
     /// Sends the packed rows (`columns` values each, in [`HaloPlan::send_order`]), fills `receive`
-    /// with the halo, and does `work` while the messages travel.
+    /// with the halo, and does `work` while the messages travel. Most MPI libraries move large
+    /// messages only while they are called: `work` should call [`InFlight::progress`] now and then.
     ///
     /// Standard sections 3.7.2 (`MPI_Isend`, `MPI_Irecv`) and 3.7.5 (`MPI_Waitall`): one message
     /// per neighbour and direction carries all columns.
@@ -86,21 +87,21 @@ impl HaloExchange {
         columns: usize,
         send: &[T],
         receive: &mut [T],
-        work: impl FnOnce() -> R,
+        work: impl FnOnce(&mut InFlight) -> R,
     ) -> R {
         assert_eq!(send.len(), self.plan.sent_rows() * columns, "send buffer");
         assert_eq!(receive.len(), self.plan.received_rows() * columns, "receive buffer");
-        let Some(comm) = self.world.comm() else { return work() };
-        let timer = profile::start();
-        let (comm, datatype) = (comm.as_raw(), T::equivalent_datatype().as_raw());
         self.requests.clear();
         // The buffers are borrowed until this guard has waited, whatever `work` does.
-        let mut pending = Pending { requests: &mut self.requests };
+        let mut flight = InFlight { requests: &mut self.requests };
+        let Some(comm) = self.world.comm() else { return work(&mut flight) };
+        let timer = profile::start();
+        let (comm, datatype) = (comm.as_raw(), T::equivalent_datatype().as_raw());
         for n in &self.plan.neighbours {
             let rows = &mut receive[n.receive.start * columns..n.receive.end * columns];
             // SAFETY: `rows` is a live, exclusive slice of `rows.len()` values of `datatype`; it
-            // stays borrowed by this function until `pending` has waited for the request.
-            pending.post(|request| unsafe {
+            // stays borrowed by this function until `flight` has waited for the request.
+            flight.post(|request| unsafe {
                 let to = rows.as_mut_ptr().cast::<c_void>();
                 ffi::MPI_Irecv(to, count(rows), datatype, n.rank as c_int, TAG, comm, request)
             });
@@ -109,16 +110,16 @@ impl HaloExchange {
         for n in &self.plan.neighbours {
             let rows = &send[offset..offset + n.send.len() * columns];
             offset += rows.len();
-            // SAFETY: `rows` is live and shared until `pending` has waited; MPI only reads it.
-            pending.post(|request| unsafe {
+            // SAFETY: `rows` is live and shared until `flight` has waited; MPI only reads it.
+            flight.post(|request| unsafe {
                 let from = rows.as_ptr().cast::<c_void>();
                 ffi::MPI_Isend(from, count(rows), datatype, n.rank as c_int, TAG, comm, request)
             });
         }
         profile::stop(Phase::HaloPost, timer, 0, 0);
-        let result = work();
+        let result = work(&mut flight);
         let timer = profile::start();
-        drop(pending);
+        drop(flight);
         let bytes = std::mem::size_of_val(send) as u64;
         profile::stop(Phase::HaloWait, timer, bytes, self.plan.neighbours.len() as u64);
         result
@@ -130,12 +131,30 @@ fn count<T>(rows: &[T]) -> c_int {
     c_int::try_from(rows.len()).expect("a halo message has more than 2^31 values: use more ranks")
 }
 
-/// Requests under way; dropping waits for them.
-struct Pending<'a> {
+/// Messages under way; dropping waits for them.
+pub struct InFlight<'a> {
     requests: &'a mut Vec<ffi::MPI_Request>,
 }
 
-impl Pending<'_> {
+impl InFlight<'_> {
+    /// Gives the MPI library a moment to move messages (section 3.7.5, `MPI_Testall`).
+    pub fn progress(&mut self) {
+        if self.requests.is_empty() {
+            return;
+        }
+        let mut done = 0;
+        // SAFETY: every handle was set by `post`; those of finished messages become null, which
+        // later calls accept.
+        unsafe {
+            ffi::MPI_Testall(
+                self.requests.len() as c_int,
+                self.requests.as_mut_ptr(),
+                &mut done,
+                ffi::RSMPI_STATUSES_IGNORE,
+            );
+        }
+    }
+
     /// MPI errors are fatal to the job (rsmpi keeps `MPI_ERRORS_ARE_FATAL`), so no code is checked.
     fn post(&mut self, start: impl FnOnce(*mut ffi::MPI_Request) -> c_int) {
         // SAFETY: a handle set by MPI; the null handle is what MPI itself stores in done requests.
@@ -145,8 +164,11 @@ impl Pending<'_> {
     }
 }
 
-impl Drop for Pending<'_> {
+impl Drop for InFlight<'_> {
     fn drop(&mut self) {
+        if self.requests.is_empty() {
+            return; // a world of one may have no MPI at all
+        }
         // SAFETY: every handle was set by `post`; statuses are not wanted.
         unsafe {
             ffi::MPI_Waitall(

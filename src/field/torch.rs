@@ -113,7 +113,7 @@ impl<T: Scalar + tch::kind::Element> Torch<T> {
         };
         let mine = self.owned(x);
         let interior = &self.interior;
-        let inner = self.exchange.run(columns, &self.send, &mut self.receive, || {
+        let inner = self.exchange.run(columns, &self.send, &mut self.receive, |_| {
             let timer = profile::start();
             let inner = interior.as_ref().map(|a| a.mm(&scaled(mine)));
             profile::stop(phase, timer, 0, 0);

@@ -295,15 +295,18 @@ impl<T: Scalar, S: Stencil<T>> Sweep<'_, T, S> {
         sums: &mut LayerSums,
     ) {
         let mut total = LayerSums::default();
+        let rows_per_line = (LINE / (stride * T::BYTES)).max(1);
         let (stencil, csr, input) = (self.stencil, self.csr, self.input);
         let ends = csr.indptr[self.rows.start..=self.rows.end].windows(2);
         let rows = self.rows.clone().zip(ends).zip(self.out.chunks_exact_mut(stride));
         for ((i, ends), out) in rows {
             // Main memory is far: ask early for the next new row of the input, and carry the
             // streams over the page ends at which the processor's own prefetching stops.
-            prefetch(input, (i + csr.reach) * stride + first);
-            prefetch(&csr.indices, ends[0] as usize + 1024);
-            prefetch(out, 128 * stride);
+            if i.is_multiple_of(rows_per_line) {
+                prefetch(input, (i + csr.reach) * stride + first);
+                prefetch(out, 128 * stride);
+                prefetch(&csr.indices, ends[0] as usize + 1024);
+            }
             let mut gathered = [T::ZERO; W];
             let row = ends[0] as usize..ends[1] as usize;
             // SAFETY: row pointers are ascending and end at the number of entries (`Csr::new`).
@@ -341,6 +344,9 @@ impl<T: Scalar, S: Stencil<T>> Sweep<'_, T, S> {
         sums.add(&total);
     }
 }
+
+/// Bytes of a cache line.
+const LINE: usize = 64;
 
 /// Asks for the value at `at` ahead of its use.
 #[inline(always)]

@@ -142,15 +142,21 @@ impl<T: Scalar> Native<T> {
         let csr = &self.csr;
         let (mine, halo) = input.values.split_at_mut(owned * columns);
         let (inner, rest) = out.values.split_at_mut(interior * columns);
-        let mut sums = self.exchange.run(columns, &self.send, halo, || {
+        let mut sums = LayerSums::default();
+        self.exchange.run(columns, &self.send, halo, |flight| {
             let timer = profile::start();
-            let sums = over_rows(stencil, csr, mine, columns, 0..interior, inner);
+            // Pieces, to give MPI a turn between them; large enough to occupy all threads.
+            let piece = 4 * CHUNK * rayon::current_num_threads();
+            for (k, out) in inner.chunks_mut(piece * columns).enumerate() {
+                let rows = k * piece..k * piece + out.len() / columns;
+                over_rows(stencil, csr, mine, columns, rows, out, &mut sums);
+                flight.progress();
+            }
             profile::stop(phase, timer, csr.bytes_of(0..interior, columns), 0);
-            sums
         });
         let timer = profile::start();
         let boundary = &mut rest[..(owned - interior) * columns];
-        sums.add(&over_rows(stencil, csr, &input.values, columns, interior..owned, boundary));
+        over_rows(stencil, csr, &input.values, columns, interior..owned, boundary, &mut sums);
         profile::stop(phase, timer, csr.bytes_of(interior..owned, columns), 0);
         sums
     }
@@ -172,7 +178,8 @@ fn pack<T: Scalar>(values: &[T], columns: usize, rows: &[u32], send: &mut Vec<T>
     }
 }
 
-/// Applies a stencil to `rows`, whose results are `out`, chunk by chunk.
+/// Applies a stencil to `rows`, whose results are `out`, chunk by chunk; the sums of the chunks are
+/// added to `total` in order.
 fn over_rows<T: Scalar, S: Stencil<T>>(
     stencil: &S,
     csr: &Csr<T>,
@@ -180,26 +187,27 @@ fn over_rows<T: Scalar, S: Stencil<T>>(
     columns: usize,
     rows: Range<usize>,
     out: &mut [T],
-) -> LayerSums {
+    total: &mut LayerSums,
+) {
     let chunk = |k: usize, out: &mut [T]| {
         let first = rows.start + k * CHUNK;
         kernel::run(stencil, csr, input, columns, first..first + out.len() / columns, out)
     };
-    let mut total = LayerSums::default();
     if inline(rows.len()) {
         for (k, out) in out.chunks_mut(CHUNK * columns).enumerate() {
             total.add(&chunk(k, out));
         }
-    } else if S::SUMS {
-        let sums: Vec<LayerSums> =
-            out.par_chunks_mut(CHUNK * columns).enumerate().map(|(k, out)| chunk(k, out)).collect();
+        return;
+    }
+    let chunks = out.par_chunks_mut(CHUNK * columns).enumerate();
+    if S::SUMS {
+        let sums: Vec<LayerSums> = chunks.map(|(k, out)| chunk(k, out)).collect();
         sums.iter().for_each(|s| total.add(s));
     } else {
-        out.par_chunks_mut(CHUNK * columns).enumerate().for_each(|(k, out)| {
+        chunks.for_each(|(k, out)| {
             chunk(k, out);
         });
     }
-    total
 }
 
 /// Whether handing the rows to other threads would cost more than it gives.
