@@ -348,14 +348,15 @@ impl<T: Scalar, S: Stencil<T>> Sweep<'_, T, S> {
 /// Bytes of a cache line.
 const LINE: usize = 64;
 
-/// Asks for the value at `at` ahead of its use.
+/// Asks for the value at `at` ahead of its use, into the second-level cache: rows are asked for so
+/// early that the first level would have dropped them again.
 #[inline(always)]
 fn prefetch<T>(input: &[T], at: usize) {
     #[cfg(target_arch = "x86_64")]
     {
-        use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
+        use std::arch::x86_64::{_MM_HINT_T1, _mm_prefetch};
         // SAFETY: a prefetch reads nothing; any address is allowed.
-        unsafe { _mm_prefetch(input.as_ptr().wrapping_add(at).cast(), _MM_HINT_T0) };
+        unsafe { _mm_prefetch(input.as_ptr().wrapping_add(at).cast(), _MM_HINT_T1) };
     }
     #[cfg(not(target_arch = "x86_64"))]
     let _ = (input, at);
