@@ -100,6 +100,8 @@ pub struct Line {
     pub count: u64,
     /// Seconds on the slowest rank.
     pub seconds: f64,
+    /// Seconds on the average rank.
+    pub mean_seconds: f64,
     /// Seconds of the slowest rank over those of the fastest.
     pub imbalance: f64,
     /// Bytes on all ranks.
@@ -116,17 +118,17 @@ pub fn collect(max: impl FnOnce(&mut [f64]), sum: impl FnOnce(&mut [f64])) -> Ve
     ON.store(false, Relaxed); // the reductions below are not part of the job
     let get = |counter: &AtomicU64| counter.load(Relaxed) as f64;
     let mut largest: Vec<f64> = Vec::with_capacity(3 * PHASES.len());
-    let mut totals: Vec<f64> = Vec::with_capacity(2 * PHASES.len());
+    let mut totals: Vec<f64> = Vec::with_capacity(4 * PHASES.len());
     for tally in &TALLIES {
         let seconds = get(&tally.nanoseconds) * 1e-9;
         largest.extend([get(&tally.count), seconds, -seconds]);
-        totals.extend([get(&tally.bytes), get(&tally.messages)]);
+        totals.extend([get(&tally.bytes), get(&tally.messages), seconds, 1.0]);
     }
     max(&mut largest);
     sum(&mut totals);
     let mut lines = Vec::new();
     for ((&(_, name), high), total) in
-        PHASES.iter().zip(largest.chunks_exact(3)).zip(totals.chunks_exact(2))
+        PHASES.iter().zip(largest.chunks_exact(3)).zip(totals.chunks_exact(4))
     {
         if high[0] > 0.0 {
             let (seconds, fastest) = (high[1], -high[2]);
@@ -134,6 +136,7 @@ pub fn collect(max: impl FnOnce(&mut [f64]), sum: impl FnOnce(&mut [f64])) -> Ve
                 phase: name,
                 count: high[0] as u64,
                 seconds,
+                mean_seconds: total[2] / total[3], // the last sums up to the number of ranks
                 imbalance: if fastest > 0.0 { seconds / fastest } else { f64::INFINITY },
                 bytes: total[0] as u64,
                 messages: total[1] as u64,

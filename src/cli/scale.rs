@@ -140,7 +140,8 @@ struct Times {
     gradient: f64,
     signs: f64,
     copy_bandwidth: f64,
-    /// Seconds in halo calls over seconds of the layer passes, on the worst rank.
+    /// Seconds in halo calls (packing, posting, waiting) over seconds of the layer passes, on the
+    /// average rank.
     halo_share: Option<f64>,
     halo_bytes: Option<f64>,
     plan_bytes: f64,
@@ -194,7 +195,7 @@ fn measure<E: Engine>(engine: &mut E, args: &Args) -> Times {
         let passes = begun.elapsed().as_secs_f64();
         let lines = world.profile();
         let halo = lines.iter().filter(|l| l.phase.starts_with("halo"));
-        halo_share = Some(halo.clone().map(|l| l.seconds).sum::<f64>() / passes);
+        halo_share = Some(halo.clone().map(|l| l.mean_seconds).sum::<f64>() / passes);
         let sent: u64 = halo.filter(|l| l.phase == "halo wait").map(|l| l.bytes).sum();
         halo_bytes = Some(sent as f64 / (rounds * args.layers) as f64);
     }
