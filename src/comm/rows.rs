@@ -2,6 +2,7 @@
 
 use super::World;
 use crate::error::{Error, Result};
+use mpi::topology::Process;
 use mpi::traits::*;
 
 /// Rows per message: bounds the memory of rank 0 and keeps counts far below 2^31.
@@ -45,21 +46,11 @@ impl World {
         };
         // Receive everything even after an error: the senders must not be left waiting.
         let mut outcome = place(ids, values);
-        if let Some(comm) = self.comm() {
-            let (mut slab_ids, mut slab_rows) = (vec![0u32; SLAB], vec![0.0; SLAB * columns]);
-            for rank in 1..self.size() {
-                let process = comm.process_at_rank(rank as i32);
-                let (mut left, _) = process.receive::<u64>();
-                while left > 0 {
-                    let rows = SLAB.min(left as usize);
-                    process.receive_into(&mut slab_ids[..rows]);
-                    process.receive_into(&mut slab_rows[..rows * columns]);
-                    outcome = outcome
-                        .and_then(|()| place(&slab_ids[..rows], &slab_rows[..rows * columns]));
-                    left -= rows as u64;
-                }
-            }
-        }
+        self.serve(columns, |owner, ids, rows| {
+            owner.receive_into(&mut *rows);
+            let before = std::mem::replace(&mut outcome, Ok(()));
+            outcome = before.and_then(|()| place(ids, rows));
+        });
         outcome?;
         match missing {
             0 => Ok(Some(all)),
@@ -93,20 +84,27 @@ impl World {
             }
         };
         pick(ids, &mut mine);
-        if let Some(comm) = self.comm() {
-            let (mut slab_ids, mut slab_rows) = (vec![0u32; SLAB], vec![0.0; SLAB * columns]);
-            for rank in 1..self.size() {
-                let process = comm.process_at_rank(rank as i32);
-                let (mut left, _) = process.receive::<u64>();
-                while left > 0 {
-                    let rows = SLAB.min(left as usize);
-                    process.receive_into(&mut slab_ids[..rows]);
-                    pick(&slab_ids[..rows], &mut slab_rows[..rows * columns]);
-                    process.send(&slab_rows[..rows * columns]);
-                    left -= rows as u64;
-                }
+        self.serve(columns, |owner, ids, rows| {
+            pick(ids, rows);
+            owner.send(&*rows);
+        });
+        mine
+    }
+
+    /// On rank 0: takes the ids of every other rank, slab by slab, and lets `answer` exchange the
+    /// rows of each slab with their owner.
+    fn serve(&self, columns: usize, mut answer: impl FnMut(&Process, &[u32], &mut [f64])) {
+        let Some(comm) = self.comm() else { return };
+        let (mut ids, mut rows) = (vec![0u32; SLAB], vec![0.0; SLAB * columns]);
+        for rank in 1..self.size() {
+            let owner = comm.process_at_rank(rank as i32);
+            let (mut left, _) = owner.receive::<u64>();
+            while left > 0 {
+                let count = SLAB.min(left as usize);
+                owner.receive_into(&mut ids[..count]);
+                answer(&owner, &ids[..count], &mut rows[..count * columns]);
+                left -= count as u64;
             }
         }
-        mine
     }
 }
