@@ -259,6 +259,63 @@ fn odd_partitions() {
     });
 }
 
+/// Passes over whole blocks, one by one, against plain loops.
+fn check_vector_operations<E: Engine>(engine: &E, tolerance: f64) {
+    let (columns, part) = (7, engine.part());
+    let owned = part.owned;
+    let values = |step: u64, count: usize| {
+        let stream = Stream::new(4, Purpose::Test, step);
+        (0..count as u64).map(|i| stream.normal(i, 0)).collect::<Vec<f64>>()
+    };
+    let (x, y) = (values(0, owned * columns), values(1, owned * columns));
+    let (a, w) = (values(2, columns), values(3, part.ids.len()));
+    let rows = engine.rows(&w);
+    let mut bx = engine.zeros(columns);
+    engine.upload(&x, &mut bx);
+    type Operation<'a, E> = Box<dyn Fn(&mut <E as Engine>::Block) + 'a>;
+    let passes: [(&str, Operation<E>, &dyn Fn(usize) -> f64); 4] = [
+        ("axpy", Box::new(|b| engine.axpy(&a, &bx, b)), &|k| y[k] + a[k % columns] * x[k]),
+        ("aypx", Box::new(|b| engine.aypx(&a, &bx, b)), &|k| x[k] + a[k % columns] * y[k]),
+        ("scale", Box::new(|b| engine.scale_rows(&rows, &bx, b)), &|k| w[k / columns] * x[k]),
+        ("add scaled", Box::new(|b| engine.add_scaled_rows(&rows, &bx, b)), &|k| {
+            y[k] + w[k / columns] * x[k]
+        }),
+    ];
+    for (name, pass, reference) in passes {
+        let mut by = engine.zeros(columns);
+        engine.upload(&y, &mut by);
+        pass(&mut by);
+        let expected: Vec<f64> = (0..x.len()).map(reference).collect();
+        let error = relative_error(&engine.download(&by), &expected);
+        assert!(error <= tolerance, "{name}: {error:.2e}");
+    }
+    let mut dots = vec![0.0; columns];
+    engine.dots(&bx, &bx, &mut dots);
+    let squares: Vec<f64> =
+        (0..columns).map(|c| dense::column(&x, columns, c).iter().map(|v| v * v).sum()).collect();
+    assert!(relative_error(&dots, &squares) <= tolerance, "dots");
+}
+
+#[test]
+fn vector_operations_on_every_engine() {
+    let world = World::solo();
+    // Short, and long enough for several chunks and threads.
+    for nodes in [30, 9_000] {
+        let graph = graphs::random(nodes, nodes, false, 8);
+        let partition = Partition::new(&graph, vec![0; nodes], 1, Order::Locality).unwrap();
+        let part = || partition.part(0);
+        check_vector_operations(&Native::<f64>::new(world.clone(), part()).unwrap(), 1e-14);
+        check_vector_operations(&Native::<f32>::new(world.clone(), part()).unwrap(), 1e-6);
+        #[cfg(feature = "torch")]
+        {
+            use dgmrf::field::torch::Torch;
+            let cpu = tch::Device::Cpu;
+            check_vector_operations(&Torch::<f64>::new(world.clone(), part(), cpu).unwrap(), 1e-14);
+            check_vector_operations(&Torch::<f32>::new(world.clone(), part(), cpu).unwrap(), 1e-6);
+        }
+    }
+}
+
 #[test]
 fn threads_do_not_change_a_bit() {
     let graph = graphs::random(30_000, 60_000, true, 5);

@@ -337,15 +337,13 @@ impl<T: Scalar> Engine for Native<T> {
 
     fn axpy(&self, a: &[f64], x: &Block<T>, y: &mut Block<T>) {
         let (timer, columns) = (profile::start(), x.columns);
-        let a: Vec<T> = a.iter().map(|&a| T::from_f64(a)).collect();
-        vector::zip_columns(&a, self.owned(x), self.owned_mut(y), |a, x, y| y + a * x);
+        vector::zip_columns(a, self.owned(x), self.owned_mut(y), |a, x, y| y + a * x);
         profile::stop(Phase::Vector, timer, self.bytes(columns, 3), 0);
     }
 
     fn aypx(&self, a: &[f64], x: &Block<T>, y: &mut Block<T>) {
         let (timer, columns) = (profile::start(), x.columns);
-        let a: Vec<T> = a.iter().map(|&a| T::from_f64(a)).collect();
-        vector::zip_columns(&a, self.owned(x), self.owned_mut(y), |a, x, y| x + a * y);
+        vector::zip_columns(a, self.owned(x), self.owned_mut(y), |a, x, y| x + a * y);
         profile::stop(Phase::Vector, timer, self.bytes(columns, 3), 0);
     }
 

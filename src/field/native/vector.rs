@@ -56,7 +56,7 @@ pub(super) fn dots<T: Scalar>(x: &[T], y: &[T], columns: usize, dots: &mut [f64]
 
 /// `y = f(a_c, x, y)` with one `a` per column.
 pub(super) fn zip_columns<T: Scalar>(
-    a: &[T],
+    a: &[f64],
     x: &[T],
     y: &mut [T],
     f: impl Fn(T, T, T) -> T + Sync,
@@ -69,7 +69,7 @@ pub(super) fn zip_columns<T: Scalar>(
             || {
                 for (x, y) in x.chunks_exact(columns).zip(y.chunks_exact_mut(columns)) {
                     for ((&a, &x), y) in a.iter().zip(x).zip(y) {
-                        *y = f(a, x, *y);
+                        *y = f(T::from_f64(a), x, *y);
                     }
                 }
             },
