@@ -259,6 +259,10 @@ fn odd_partitions() {
     });
 }
 
+/// A pass over a block, and what it makes of each value.
+type Operation<'a, E> = Box<dyn Fn(&mut <E as Engine>::Block) + 'a>;
+type Pass<'a, E> = (&'static str, Operation<'a, E>, &'a dyn Fn(usize) -> f64);
+
 /// Passes over whole blocks, one by one, against plain loops.
 fn check_vector_operations<E: Engine>(engine: &E, tolerance: f64) {
     let (columns, part) = (7, engine.part());
@@ -272,8 +276,7 @@ fn check_vector_operations<E: Engine>(engine: &E, tolerance: f64) {
     let rows = engine.rows(&w);
     let mut bx = engine.zeros(columns);
     engine.upload(&x, &mut bx);
-    type Operation<'a, E> = Box<dyn Fn(&mut <E as Engine>::Block) + 'a>;
-    let passes: [(&str, Operation<E>, &dyn Fn(usize) -> f64); 4] = [
+    let passes: [Pass<E>; 4] = [
         ("axpy", Box::new(|b| engine.axpy(&a, &bx, b)), &|k| y[k] + a[k % columns] * x[k]),
         ("aypx", Box::new(|b| engine.aypx(&a, &bx, b)), &|k| x[k] + a[k % columns] * y[k]),
         ("scale", Box::new(|b| engine.scale_rows(&rows, &bx, b)), &|k| w[k / columns] * x[k]),
