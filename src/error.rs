@@ -65,6 +65,9 @@ pub enum Error {
     /// An iterative method or factorisation failed.
     #[error("{0}")]
     Numeric(String),
+    /// Conjugate gradients gave no solution.
+    #[error(transparent)]
+    Cg(#[from] CgError),
 
     // ---- ranks ----------------------------------------------------------------
     /// Another rank failed; all ranks stop together with its message.
@@ -75,6 +78,68 @@ pub enum Error {
         /// Its error.
         message: String,
     },
+}
+
+/// Why conjugate gradients gave no solution; there is never a silent half of one.
+#[derive(Debug, Clone, PartialEq, thiserror::Error)]
+pub enum CgError {
+    /// The iterations ran out.
+    #[error(
+        "conjugate gradients reached a relative residual of {:.1e} after {iterations} iterations, \
+         {tolerance:.0e} was asked for{}",
+        worst(residuals), of_columns(residuals, *tolerance)
+    )]
+    NoConvergence {
+        /// Iterations made.
+        iterations: usize,
+        /// Relative residual that was asked for.
+        tolerance: f64,
+        /// Relative residual that each column reached.
+        residuals: Vec<f64>,
+    },
+    /// The residual is small enough, but the error it leaves is not.
+    #[error(
+        "conjugate gradients came within {:.1e} posterior standard deviations after {iterations} \
+         iterations, {error:.0e} was asked for",
+        worst(bounds)
+    )]
+    NotAccurate {
+        /// Iterations made.
+        iterations: usize,
+        /// Error that was asked for, in standard deviations.
+        error: f64,
+        /// Bound on the error of each column.
+        bounds: Vec<f64>,
+    },
+    /// The matrix is singular, indefinite or not finite.
+    #[error(
+        "conjugate gradients broke down in iteration {iteration}: the matrix is not positive \
+         definite in working precision (curvature {curvature:.1e}, residual {residual:.1e})"
+    )]
+    Breakdown {
+        /// Iteration, counted from 1.
+        iteration: usize,
+        /// Column of the block.
+        column: usize,
+        /// `⟨p, A p⟩` of the search direction.
+        curvature: f64,
+        /// Relative residual there.
+        residual: f64,
+    },
+}
+
+fn worst(values: &[f64]) -> f64 {
+    values.iter().fold(0.0, |worst, v| v.max(worst))
+}
+
+fn of_columns(residuals: &[f64], tolerance: f64) -> String {
+    match residuals.len() {
+        1 => String::new(),
+        all => {
+            let missing = residuals.iter().filter(|r| **r > tolerance).count();
+            format!(" ({missing} of {all} columns have not converged)")
+        }
+    }
 }
 
 impl Error {

@@ -6,7 +6,7 @@
 //! calls rooms to its left:
 //!
 //! ```text
-//!  files ─► graph ─► dataset ─► comm ─► partition ─► field ─► model ─► config ─► cli
+//!  files ─► graph ─► dataset ─► comm ─► partition ─► field ─► model ─► posterior ─► config ─► cli
 //! ```
 //!
 //! | room | what it holds |
@@ -17,6 +17,7 @@
 //! | [`partition`] | METIS parts, the order of their rows, their file |
 //! | [`field`] | blocks of node values and the engines that compute on them, native and torch |
 //! | [`model`] | parameters and the stack of layers: forward, transpose, gradient |
+//! | [`posterior`] | `x | y, θ`: conjugate gradients, mean, samples |
 //! | [`config`] | the TOML settings of a run |
 //! | [`cli`] | one file per subcommand of the `dgmrf` program |
 //!
@@ -60,9 +61,10 @@ pub mod field;
 pub mod graph;
 pub mod model;
 pub mod partition;
+pub mod posterior;
 pub mod profile;
 pub mod progress;
 pub mod random;
 mod storage;
 
-pub use error::{Error, Result, WithPath};
+pub use error::{CgError, Error, Result, WithPath};

@@ -297,6 +297,57 @@ fn check_vector_operations<E: Engine>(engine: &E, tolerance: f64) {
     let squares: Vec<f64> =
         (0..columns).map(|c| dense::column(&x, columns, c).iter().map(|v| v * v).sum()).collect();
     assert!(relative_error(&dots, &squares) <= tolerance, "dots");
+
+    // A step of conjugate gradients, x for s and r.
+    let z = values(4, owned * columns);
+    let block = |values: &[f64]| {
+        let mut block = engine.zeros(columns);
+        engine.upload(values, &mut block);
+        block
+    };
+    let (mut p, mut sum, mut r) = (block(&y), block(&z), block(&x));
+    let mut dots = vec![0.0; 3 * columns];
+    engine.step_dots(&rows, &p, &bx, &r, &mut dots);
+    let mut expected = vec![0.0; 3 * columns];
+    for k in 0..x.len() {
+        let (w, c) = (w[k / columns], k % columns);
+        for (at, term) in [y[k] * x[k], w * x[k] * x[k], w * x[k] * x[k]].into_iter().enumerate() {
+            expected[at * columns + c] += term;
+        }
+    }
+    assert!(relative_error(&dots, &expected) <= 100.0 * tolerance, "step dots");
+    let b = values(5, columns);
+    engine.step((&a, &b), &rows, &bx, &mut p, &mut sum, &mut r);
+    let after = |f: &dyn Fn(usize) -> f64| (0..x.len()).map(f).collect::<Vec<f64>>();
+    let residual = |k: usize| x[k] - a[k % columns] * x[k];
+    for (name, block, expected) in [
+        ("x of a step", &sum, after(&|k| z[k] + a[k % columns] * y[k])),
+        ("r of a step", &r, after(&residual)),
+        ("p of a step", &p, after(&|k| w[k / columns] * residual(k) + b[k % columns] * y[k])),
+    ] {
+        let error = relative_error(&engine.download(block), &expected);
+        assert!(error <= tolerance, "{name}: {error:.2e}");
+    }
+
+    // Columns into a block of another width.
+    let mut narrow = block(&x);
+    engine.resize(&mut narrow, 5);
+    assert_eq!(engine.columns(&narrow), 5);
+    let five = &y[..owned * 5];
+    engine.upload(five, &mut narrow);
+    engine.copy_columns(&bx, &mut narrow, &[(6, 0), (1, 4), (1, 2)]);
+    let place = |k: usize| match k % 5 {
+        0 => x[k / 5 * columns + 6],
+        2 | 4 => x[k / 5 * columns + 1],
+        _ => five[k],
+    };
+    let expected: Vec<f64> = (0..five.len()).map(place).collect();
+    assert!(relative_error(&engine.download(&narrow), &expected) <= tolerance, "columns copied");
+    let mut other = engine.rows(&w);
+    engine.set_rows(&vec![2.0; w.len()], &mut other);
+    engine.scale_rows(&other, &bx, &mut p);
+    let doubled: Vec<f64> = x.iter().map(|x| 2.0 * x).collect();
+    assert!(relative_error(&engine.download(&p), &doubled) <= tolerance, "rows set");
 }
 
 #[test]

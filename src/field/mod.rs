@@ -97,12 +97,17 @@ pub trait Engine {
     fn zeros(&self, columns: usize) -> Self::Block;
     /// Number of columns.
     fn columns(&self, block: &Self::Block) -> usize;
+    /// Makes the block wider or narrower; its values are undefined afterwards. Cheap where it has
+    /// been as wide before.
+    fn resize(&self, block: &mut Self::Block, columns: usize);
     /// Copies host values `[owned, s]` into the owned rows.
     fn upload(&self, values: &[f64], block: &mut Self::Block);
     /// Copies the owned rows `[owned, s]` to the host.
     fn download(&self, block: &Self::Block) -> Vec<f64>;
     /// Row values on this engine; one for every owned and halo row.
     fn rows(&self, values: &[f64]) -> Self::Rows;
+    /// Other values for rows that are there.
+    fn set_rows(&self, values: &[f64], rows: &mut Self::Rows);
 
     /// Fills owned rows with signs: column `c` is column `first + c` of the stream, by original id.
     fn fill_rademacher(&self, stream: Stream, first: u64, block: &mut Self::Block);
@@ -145,4 +150,28 @@ pub trait Engine {
     fn scale_rows(&self, w: &Self::Rows, x: &Self::Block, y: &mut Self::Block);
     /// `y_i += w_i x_i` for every row.
     fn add_scaled_rows(&self, w: &Self::Rows, x: &Self::Block, y: &mut Self::Block);
+    /// Column `b` of `y` becomes column `a` of `x`, for every pair `(a, b)`; the blocks may differ
+    /// in width.
+    fn copy_columns(&self, x: &Self::Block, y: &mut Self::Block, pairs: &[(usize, usize)]);
+
+    /// What a step of conjugate gradients has to know, local: `Σ p s`, then `Σ w s²`, then
+    /// `Σ w r²`, one of each per column, with one `w` per row.
+    fn step_dots(
+        &self,
+        w: &Self::Rows,
+        p: &Self::Block,
+        s: &Self::Block,
+        r: &Self::Block,
+        dots: &mut [f64],
+    );
+    /// What it does: `x_c += α_c p_c`, `r_c −= α_c s_c`, then `p_c = w ∘ r_c + β_c p_c`.
+    fn step(
+        &self,
+        alpha_beta: (&[f64], &[f64]),
+        w: &Self::Rows,
+        s: &Self::Block,
+        p: &mut Self::Block,
+        x: &mut Self::Block,
+        r: &mut Self::Block,
+    );
 }

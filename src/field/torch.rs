@@ -212,6 +212,12 @@ impl<T: Scalar + tch::kind::Element> Engine for Torch<T> {
         block.size()[1] as usize
     }
 
+    fn resize(&self, block: &mut Tensor, columns: usize) {
+        if self.columns(block) != columns {
+            *block = self.zeros(columns);
+        }
+    }
+
     fn upload(&self, values: &[f64], block: &mut Tensor) {
         let columns = block.size()[1];
         let rows = Tensor::from_slice(values).view([-1, columns]).to_kind(T::KIND);
@@ -228,6 +234,10 @@ impl<T: Scalar + tch::kind::Element> Engine for Torch<T> {
     fn rows(&self, values: &[f64]) -> Tensor {
         assert_eq!(values.len(), self.part.ids.len(), "one value per local row");
         Tensor::from_slice(values).view([-1, 1]).to_kind(T::KIND).to_device(self.device)
+    }
+
+    fn set_rows(&self, values: &[f64], rows: &mut Tensor) {
+        *rows = self.rows(values);
     }
 
     fn fill_rademacher(&self, stream: Stream, first: u64, block: &mut Tensor) {
@@ -345,5 +355,40 @@ impl<T: Scalar + tch::kind::Element> Engine for Torch<T> {
 
     fn add_scaled_rows(&self, w: &Tensor, x: &Tensor, y: &mut Tensor) {
         let _ = self.owned(y).addcmul_(&self.owned(x), &self.owned_rows(w));
+    }
+
+    fn copy_columns(&self, x: &Tensor, y: &mut Tensor, pairs: &[(usize, usize)]) {
+        let (from, to): (Vec<i64>, Vec<i64>) =
+            pairs.iter().map(|&(a, b)| (a as i64, b as i64)).unzip();
+        let index = |columns: &[i64]| Tensor::from_slice(columns).to_device(self.device);
+        let picked = self.owned(x).index_select(1, &index(&from));
+        let _ = self.owned(y).index_copy_(1, &index(&to), &picked);
+    }
+
+    fn step_dots(&self, w: &Tensor, p: &Tensor, s: &Tensor, r: &Tensor, dots: &mut [f64]) {
+        let [w, p, s, r] = [w, p, s, r].map(|block| self.owned(block).to_kind(Kind::Double));
+        let sums = [&p * &s, &s * &s * &w, &r * &r * &w]
+            .map(|products| products.sum_dim_intlist(0i64, false, Kind::Double));
+        // One transfer for all.
+        Tensor::cat(&sums, 0).to_device(Device::Cpu).copy_data(dots, dots.len());
+    }
+
+    fn step(
+        &self,
+        (alpha, beta): (&[f64], &[f64]),
+        w: &Tensor,
+        s: &Tensor,
+        p: &mut Tensor,
+        x: &mut Tensor,
+        r: &mut Tensor,
+    ) {
+        let numbers =
+            |values: &[f64]| Tensor::from_slice(values).to_kind(T::KIND).to_device(self.device);
+        let (alpha, beta) = (numbers(alpha), numbers(beta));
+        let (mut p, mut r) = (self.owned(p), self.owned(r));
+        let _ = self.owned(x).addcmul_(&p, &alpha);
+        let _ = r.addcmul_(&self.owned(s), &-alpha);
+        let turned = &r * self.owned_rows(w) + &p * beta;
+        p.copy_(&turned);
     }
 }

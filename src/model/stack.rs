@@ -6,7 +6,8 @@ use crate::field::{Engine, LayerSums};
 /// A model made ready for an engine, with room for the blocks between its layers.
 ///
 /// [`Stack::forward`] keeps every layer's output for [`Stack::backward`]; the linear products
-/// [`Stack::apply`] and [`Stack::transpose`] keep nothing.
+/// [`Stack::apply`] and [`Stack::transpose`] keep nothing. Blocks of any width may pass; the room
+/// follows the width of the last one.
 pub struct Stack<E: Engine> {
     layers: Vec<E::Layer>,
     /// Outputs of the layers, kept by `forward`.
@@ -21,7 +22,7 @@ impl<E: Engine> Stack<E> {
         assert!(layers > 0, "a model has at least one layer");
         Stack {
             layers: (0..layers).map(|_| engine.new_layer()).collect(),
-            outputs: (0..layers).map(|_| engine.zeros(columns)).collect(),
+            outputs: (0..layers).map(|_| engine.zeros(0)).collect(), // not all need them
             between: [engine.zeros(columns), engine.zeros(columns)],
         }
     }
@@ -34,8 +35,20 @@ impl<E: Engine> Stack<E> {
         }
     }
 
+    /// Room for blocks as wide as `block`.
+    fn fit(&mut self, engine: &E, block: &E::Block) {
+        let columns = engine.columns(block);
+        if engine.columns(&self.between[0]) != columns {
+            self.between.iter_mut().for_each(|between| engine.resize(between, columns));
+        }
+    }
+
     /// `z = g(x)` with the biases, `G x` without; keeps what [`Stack::backward`] needs.
     pub fn forward(&mut self, engine: &mut E, with_bias: bool, x: &mut E::Block) -> &mut E::Block {
+        let columns = engine.columns(x);
+        if engine.columns(&self.outputs[0]) != columns {
+            self.outputs.iter_mut().for_each(|output| engine.resize(output, columns));
+        }
         for (l, layer) in self.layers.iter().enumerate() {
             let (before, after) = self.outputs.split_at_mut(l);
             let input = before.last_mut().unwrap_or(x);
@@ -54,6 +67,7 @@ impl<E: Engine> Stack<E> {
         g: &mut E::Block,
         gx: &mut E::Block,
     ) -> Vec<LayerSums> {
+        self.fit(engine, g);
         let last = self.layers.len() - 1;
         let mut sums = vec![LayerSums::default(); self.layers.len()];
         for l in (0..=last).rev() {
@@ -80,6 +94,7 @@ impl<E: Engine> Stack<E> {
 
     /// `out = G x` (or `g(x)` with the biases), keeping nothing.
     pub fn apply(&mut self, engine: &mut E, with_bias: bool, x: &mut E::Block, out: &mut E::Block) {
+        self.fit(engine, x);
         let last = self.layers.len() - 1;
         for (l, layer) in self.layers.iter().enumerate() {
             let [a, b] = &mut self.between;
@@ -92,6 +107,7 @@ impl<E: Engine> Stack<E> {
 
     /// `out = Gᵀ z`.
     pub fn transpose(&mut self, engine: &mut E, z: &mut E::Block, out: &mut E::Block) {
+        self.fit(engine, z);
         let last = self.layers.len() - 1;
         for (l, layer) in self.layers.iter().enumerate().rev() {
             let [a, b] = &mut self.between;

@@ -2,6 +2,8 @@
 //! the engines.
 
 use dgmrf::graph::Graph;
+use faer::Mat;
+use faer::linalg::solvers::Solve;
 
 /// `(α, β, γ, b)` of a layer.
 pub type Layer = (f64, f64, f64, f64);
@@ -65,4 +67,29 @@ pub fn transpose(graph: &Graph, layers: &[Layer], z: &[f64], columns: usize) -> 
         h = each_column(&h, columns, |x| times_transposed(&g, x));
     }
     h
+}
+
+/// `GᵀG + σ⁻² I_m`, and `G`.
+pub fn precision(
+    graph: &Graph,
+    layers: &[Layer],
+    observed: &[bool],
+    sigma: f64,
+) -> (Mat<f64>, Mat<f64>) {
+    let n = graph.nodes();
+    let g = layers.iter().fold(Mat::identity(n, n), |g, l| {
+        let rows = layer(graph, l);
+        Mat::from_fn(n, n, |i, j| rows[i][j]) * g
+    });
+    let mut q = g.transpose() * &g;
+    (0..n).filter(|&i| observed[i]).for_each(|i| q[(i, i)] += sigma.powi(-2));
+    (q, g)
+}
+
+/// Solves `M X = B` for row-major `B` with `columns` columns.
+pub fn solve(m: &Mat<f64>, b: &[f64], columns: usize) -> Vec<f64> {
+    let n = m.nrows();
+    let b = Mat::from_fn(n, columns, |i, c| b[i * columns + c]);
+    let x = m.llt(faer::Side::Lower).expect("positive definite").solve(b);
+    (0..n * columns).map(|k| x[(k / columns, k % columns)]).collect()
 }

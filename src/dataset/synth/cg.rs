@@ -1,6 +1,6 @@
 //! Conjugate gradients for one right-hand side, as the generators need them.
 
-use crate::error::{Error, Result};
+use crate::error::{CgError, Result};
 
 /// When to stop.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -29,7 +29,7 @@ pub struct Info {
 /// Solves `M x = rhs` from the `x` given, for a symmetric positive (semi-)definite `M` with the
 /// Jacobi preconditioner `diagonal(i) = M_ii`. A singular system must be consistent.
 ///
-/// Not converging is an [`Error::Numeric`] that says how far it got.
+/// Not converging is a [`CgError`] that says how far it got.
 pub fn solve(
     mut product: impl FnMut(&[f64], &mut [f64]),
     diagonal: impl Fn(usize) -> f64,
@@ -51,15 +51,15 @@ pub fn solve(
     while norm > target || norm.is_nan() {
         product(&p, &mut mp);
         let curvature = dot(&p, &mp);
+        let residual = norm / dot(rhs, rhs).sqrt();
+        if iterations == options.max_iterations {
+            let (tolerance, residuals) = (options.tolerance, vec![residual]);
+            return Err(CgError::NoConvergence { iterations, tolerance, residuals }.into());
+        }
         let definite = curvature > 0.0;
-        if iterations == options.max_iterations || !definite {
-            return Err(Error::Numeric(format!(
-                "conjugate gradients reached a relative residual of {:.1e} after {iterations} \
-                 iterations, {:.0e} was asked for{}",
-                norm / dot(rhs, rhs).sqrt(),
-                options.tolerance,
-                if definite { "" } else { ": the matrix is not positive definite" }
-            )));
+        if !definite {
+            let iteration = iterations + 1;
+            return Err(CgError::Breakdown { iteration, column: 0, curvature, residual }.into());
         }
         let step = rz / curvature;
         for i in 0..n {
@@ -116,7 +116,7 @@ mod tests {
         let negative =
             |p: &[f64], out: &mut [f64]| out.iter_mut().zip(p).for_each(|(o, p)| *o = -p);
         let error = solve(negative, |_| 1.0, &[1.0], &mut [0.0], &Options::default());
-        assert!(error.unwrap_err().to_string().contains("not positive definite"));
+        assert!(error.unwrap_err().to_string().contains("not positive definite in working"));
     }
 
     #[test]

@@ -27,6 +27,16 @@ impl<T: Copy> Aligned<T> {
         aligned.values.truncate(start + length);
         aligned
     }
+
+    /// Changes the length; values that come in are `value`. Nothing moves while the length stays
+    /// below the largest one so far.
+    pub fn resize(&mut self, value: T, length: usize) {
+        if self.start + length <= self.values.capacity() {
+            self.values.resize(self.start + length, value);
+        } else {
+            *self = Aligned::new(value, length); // a longer vector may begin elsewhere
+        }
+    }
 }
 
 impl<T> Deref for Aligned<T> {

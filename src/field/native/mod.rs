@@ -7,6 +7,7 @@
 mod aligned;
 mod kernel;
 mod scalar;
+mod tiles;
 mod vector;
 
 pub use scalar::Scalar;
@@ -236,6 +237,11 @@ impl<T: Scalar> Engine for Native<T> {
         block.columns
     }
 
+    fn resize(&self, block: &mut Block<T>, columns: usize) {
+        block.columns = columns;
+        block.values.resize(T::ZERO, self.part.ids.len() * columns);
+    }
+
     fn upload(&self, values: &[f64], block: &mut Block<T>) {
         let owned = self.owned_mut(block);
         assert_eq!(values.len(), owned.len(), "one value per owned row and column");
@@ -249,6 +255,11 @@ impl<T: Scalar> Engine for Native<T> {
     fn rows(&self, values: &[f64]) -> Vec<T> {
         assert_eq!(values.len(), self.part.ids.len(), "one value per local row");
         values.iter().map(|&v| T::from_f64(v)).collect()
+    }
+
+    fn set_rows(&self, values: &[f64], rows: &mut Vec<T>) {
+        assert_eq!(values.len(), rows.len(), "one value per local row");
+        rows.iter_mut().zip(values).for_each(|(to, &from)| *to = T::from_f64(from));
     }
 
     fn fill_rademacher(&self, stream: Stream, first: u64, block: &mut Block<T>) {
@@ -331,19 +342,19 @@ impl<T: Scalar> Engine for Native<T> {
 
     fn dots(&self, x: &Block<T>, y: &Block<T>, dots: &mut [f64]) {
         let timer = profile::start();
-        vector::dots(self.owned(x), self.owned(y), x.columns, dots);
+        tiles::dots(self.owned(x), self.owned(y), x.columns, dots);
         profile::stop(Phase::Vector, timer, self.bytes(x.columns, 2), 0);
     }
 
     fn axpy(&self, a: &[f64], x: &Block<T>, y: &mut Block<T>) {
         let (timer, columns) = (profile::start(), x.columns);
-        vector::zip_columns(a, self.owned(x), self.owned_mut(y), |a, x, y| y + a * x);
+        tiles::zip_columns(a, self.owned(x), self.owned_mut(y), |a, x, y| y + a * x);
         profile::stop(Phase::Vector, timer, self.bytes(columns, 3), 0);
     }
 
     fn aypx(&self, a: &[f64], x: &Block<T>, y: &mut Block<T>) {
         let (timer, columns) = (profile::start(), x.columns);
-        vector::zip_columns(a, self.owned(x), self.owned_mut(y), |a, x, y| x + a * y);
+        tiles::zip_columns(a, self.owned(x), self.owned_mut(y), |a, x, y| x + a * y);
         profile::stop(Phase::Vector, timer, self.bytes(columns, 3), 0);
     }
 
@@ -357,6 +368,33 @@ impl<T: Scalar> Engine for Native<T> {
         let (timer, columns) = (profile::start(), x.columns);
         vector::zip_rows(w, self.owned(x), self.owned_mut(y), columns, |w, x, y| y + w * x);
         profile::stop(Phase::Vector, timer, self.bytes(columns, 3), 0);
+    }
+
+    fn copy_columns(&self, x: &Block<T>, y: &mut Block<T>, pairs: &[(usize, usize)]) {
+        let (timer, widths) = (profile::start(), (x.columns, y.columns));
+        vector::copy_columns(self.owned(x), self.owned_mut(y), widths, pairs);
+        profile::stop(Phase::Vector, timer, self.bytes(pairs.len(), 2), 0);
+    }
+
+    fn step_dots(&self, w: &Vec<T>, p: &Block<T>, s: &Block<T>, r: &Block<T>, dots: &mut [f64]) {
+        let (timer, columns) = (profile::start(), p.columns);
+        tiles::step_dots(w, [p, s, r].map(|block| self.owned(block)), columns, dots);
+        profile::stop(Phase::Vector, timer, self.bytes(columns, 3), 0);
+    }
+
+    fn step(
+        &self,
+        (alpha, beta): (&[f64], &[f64]),
+        w: &Vec<T>,
+        s: &Block<T>,
+        p: &mut Block<T>,
+        x: &mut Block<T>,
+        r: &mut Block<T>,
+    ) {
+        let (timer, columns) = (profile::start(), s.columns);
+        let changed = [p, x, r].map(|block| self.owned_mut(block));
+        tiles::step(alpha, beta, w, self.owned(s), changed);
+        profile::stop(Phase::Vector, timer, self.bytes(columns, 7), 0);
     }
 }
 

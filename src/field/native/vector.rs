@@ -1,87 +1,9 @@
-//! Passes over whole blocks: dots, column and row scalings, random fills.
+//! Passes over whole blocks, row by row: scalings, random fills, columns copied.
 
 use super::{CHUNK, Scalar, inline};
 use crate::random::Stream;
 use pulp::{Arch, Simd, WithSimd};
 use rayon::prelude::*;
-
-/// Column dots. Chunks of rows are summed by themselves and added in order.
-pub(super) fn dots<T: Scalar>(x: &[T], y: &[T], columns: usize, dots: &mut [f64]) {
-    assert_eq!(dots.len(), columns, "one dot per column");
-    assert_eq!(x.len(), y.len(), "blocks of one width");
-    dots.fill(0.0);
-    let chunk = |x: &[T], y: &[T], sums: &mut [f64]| {
-        Arch::new().dispatch(
-            #[inline(always)]
-            || {
-                for (x, y) in x.chunks_exact(columns).zip(y.chunks_exact(columns)) {
-                    for ((sum, &x), &y) in sums.iter_mut().zip(x).zip(y) {
-                        *sum += x.to_f64() * y.to_f64();
-                    }
-                }
-            },
-        );
-    };
-    let size = CHUNK * columns;
-    if inline(x.len() / columns) {
-        // The same chunks as below: the result must not depend on the threads.
-        let mut sums = [0.0; 64];
-        let mut many = Vec::new();
-        let sums = if columns <= sums.len() {
-            &mut sums[..columns]
-        } else {
-            many.resize(columns, 0.0);
-            &mut many[..]
-        };
-        for (x, y) in x.chunks(size).zip(y.chunks(size)) {
-            sums.fill(0.0);
-            chunk(x, y, sums);
-            dots.iter_mut().zip(&*sums).for_each(|(d, s)| *d += s);
-        }
-        return;
-    }
-    let partial: Vec<Vec<f64>> = x
-        .par_chunks(size)
-        .zip(y.par_chunks(size))
-        .map(|(x, y)| {
-            let mut sums = vec![0.0; columns];
-            chunk(x, y, &mut sums);
-            sums
-        })
-        .collect();
-    for sums in partial {
-        dots.iter_mut().zip(sums).for_each(|(d, s)| *d += s);
-    }
-}
-
-/// `y = f(a_c, x, y)` with one `a` per column.
-pub(super) fn zip_columns<T: Scalar>(
-    a: &[f64],
-    x: &[T],
-    y: &mut [T],
-    f: impl Fn(T, T, T) -> T + Sync,
-) {
-    assert_eq!(x.len(), y.len(), "blocks of one width");
-    let columns = a.len();
-    let chunk = |x: &[T], y: &mut [T]| {
-        Arch::new().dispatch(
-            #[inline(always)]
-            || {
-                for (x, y) in x.chunks_exact(columns).zip(y.chunks_exact_mut(columns)) {
-                    for ((&a, &x), y) in a.iter().zip(x).zip(y) {
-                        *y = f(T::from_f64(a), x, *y);
-                    }
-                }
-            },
-        );
-    };
-    let size = CHUNK * columns;
-    if inline(x.len() / columns) {
-        chunk(x, y);
-    } else {
-        x.par_chunks(size).zip(y.par_chunks_mut(size)).for_each(|(x, y)| chunk(x, y));
-    }
-}
 
 /// `y = f(w_i, x, y)` with one `w` per row.
 pub(super) fn zip_rows<T: Scalar>(
@@ -111,6 +33,33 @@ pub(super) fn zip_rows<T: Scalar>(
     } else {
         let blocks = x.par_chunks(size).zip(y.par_chunks_mut(size));
         w.par_chunks(CHUNK).zip(blocks).for_each(|(w, (x, y))| chunk(w, x, y));
+    }
+}
+
+/// `y[., to] = x[., from]` for every pair of columns.
+pub(super) fn copy_columns<T: Scalar>(
+    x: &[T],
+    y: &mut [T],
+    (from, to): (usize, usize),
+    pairs: &[(usize, usize)],
+) {
+    assert_eq!(x.len() / from, y.len() / to, "blocks of one height");
+    let whole = from == to
+        && pairs.len() == from
+        && pairs.iter().enumerate().all(|(c, &pair)| pair == (c, c));
+    let chunk = |x: &[T], y: &mut [T]| {
+        if whole {
+            return y.copy_from_slice(x);
+        }
+        for (x, y) in x.chunks_exact(from).zip(y.chunks_exact_mut(to)) {
+            pairs.iter().for_each(|&(a, b)| y[b] = x[a]);
+        }
+    };
+    if inline(x.len() / from) {
+        chunk(x, y);
+    } else {
+        let rows = x.par_chunks(CHUNK * from).zip(y.par_chunks_mut(CHUNK * to));
+        rows.for_each(|(x, y)| chunk(x, y));
     }
 }
 

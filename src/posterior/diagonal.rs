@@ -1,0 +1,65 @@
+//! The diagonal of `Q̃ = GᵀG + σ⁻² I_m`, on the host.
+
+use super::Precision;
+use crate::field::{Coefficients, Engine};
+use crate::partition::Part;
+
+/// `Σ_j w_ij² / d_i²` of the owned rows: how much of a row of `D⁻¹A` lies off the diagonal.
+pub(super) fn share(part: &Part) -> Vec<f64> {
+    (0..part.owned)
+        .map(|i| {
+            let row = part.indptr[i] as usize..part.indptr[i + 1] as usize;
+            let squares = match &part.weights {
+                Some(weights) => weights[row].iter().map(|w| w * w).sum(),
+                None => row.len() as f64,
+            };
+            squares / (part.degree[i] * part.degree[i])
+        })
+        .collect()
+}
+
+/// The diagonal, one value per owned row of `out`. One layer: exact,
+///
+/// ```text
+/// (GᵀG)_ii = Σ_k G_ki² = s_i² + ρ² Σ_k w_ki² (s_k / d_k)²
+/// ```
+///
+/// More layers: the dominating term `Π_l s_i² (1 + ρ² Σ_j w_ij² / d_i²)`, that is, each layer for
+/// itself as if neighbours had the degree of the node.
+pub(super) fn dominating<E: Engine>(
+    part: &Part,
+    precision: &Precision<E>,
+    share: &[f64],
+    out: &mut [f64],
+) {
+    let weight = precision.sigma().powi(-2);
+    let layers = precision.coefficients();
+    match layers {
+        [only] => one_layer(part, only, out),
+        _ => {
+            let log_alpha: f64 = layers.iter().map(|c| 2.0 * c.alpha.ln()).sum();
+            let gamma: f64 = layers.iter().map(|c| 2.0 * c.gamma).sum();
+            for (i, out) in out[..part.owned].iter_mut().enumerate() {
+                let squares = (log_alpha + gamma * part.degree[i].ln()).exp();
+                let off = layers.iter().map(|c| 1.0 + c.rho * c.rho * share[i]);
+                *out = squares * off.product::<f64>();
+            }
+        }
+    }
+    out.iter_mut().zip(&precision.mask()[..part.owned]).for_each(|(out, m)| *out += weight * m);
+}
+
+fn one_layer(part: &Part, c: &Coefficients, out: &mut [f64]) {
+    let log_alpha = c.alpha.ln();
+    let scale: Vec<f64> =
+        part.degree.iter().map(|d| (2.0 * (log_alpha + c.gamma * d.ln())).exp()).collect();
+    for (i, out) in out[..part.owned].iter_mut().enumerate() {
+        let row = part.indptr[i] as usize..part.indptr[i + 1] as usize;
+        let term = |k: usize| {
+            let j = part.indices[k] as usize;
+            let w = part.weights.as_ref().map_or(1.0, |w| w[k]);
+            w * w * scale[j] / (part.degree[j] * part.degree[j])
+        };
+        *out = scale[i] + c.rho * c.rho * row.map(term).sum::<f64>();
+    }
+}

@@ -1,0 +1,74 @@
+//! Preconditioners of conjugate gradients: cheap approximations of `Q̃⁻¹`.
+
+use super::Precision;
+use super::diagonal;
+use crate::field::Engine;
+
+/// `M⁻¹ ≈ Q̃⁻¹`, symmetric and positive definite.
+pub enum Preconditioner<E: Engine> {
+    /// One number per node: the identity, or the inverse of the diagonal (Jacobi).
+    Diagonal(Diagonal<E>),
+    /// Anything else.
+    Operator(Box<dyn Operator<E>>),
+}
+
+/// A preconditioner that is more than a diagonal.
+pub trait Operator<E: Engine> {
+    /// `z = M⁻¹ r`. Always called by all ranks together.
+    fn apply(&mut self, engine: &mut E, r: &mut E::Block, z: &mut E::Block);
+}
+
+/// A diagonal preconditioner.
+pub struct Diagonal<E: Engine> {
+    /// The inverse of the diagonal.
+    pub(super) inverse: E::Rows,
+    host: Vec<f64>,
+    /// `Σ_j w_ij² / d_i²` of each row; empty for the identity.
+    share: Vec<f64>,
+}
+
+impl<E: Engine> Preconditioner<E> {
+    /// No preconditioner: the identity.
+    pub fn none(engine: &E) -> Self {
+        let host = vec![1.0; engine.part().ids.len()];
+        Self::Diagonal(Diagonal { inverse: engine.rows(&host), host, share: Vec::new() })
+    }
+
+    /// The diagonal of `Q̃`: exact for one layer, its dominating term for more (see
+    /// [`Preconditioner::prepare`]). Cheap enough to be made anew in every step of a fit.
+    pub fn jacobi(engine: &E, precision: &Precision<E>) -> Self {
+        let host = vec![1.0; engine.part().ids.len()];
+        let share = diagonal::share(engine.part());
+        let mut made = Self::Diagonal(Diagonal { inverse: engine.rows(&host), host, share });
+        made.prepare(engine, precision);
+        made
+    }
+
+    /// The inverse of a given diagonal, one value per owned row.
+    pub fn from_diagonal(engine: &E, diagonal: &[f64]) -> Self {
+        let mut host: Vec<f64> = diagonal.iter().map(|d| 1.0 / d).collect();
+        host.resize(engine.part().ids.len(), 0.0);
+        Self::Diagonal(Diagonal { inverse: engine.rows(&host), host, share: Vec::new() })
+    }
+
+    /// Follows new parameters of the precision, where it is made from them by
+    /// [`Preconditioner::jacobi`]; others stay as they are (and stay valid: a preconditioner of
+    /// nearby parameters is one).
+    pub fn prepare(&mut self, engine: &E, precision: &Precision<E>) {
+        let Self::Diagonal(d) = self else { return };
+        if d.share.is_empty() {
+            return;
+        }
+        diagonal::dominating(engine.part(), precision, &d.share, &mut d.host);
+        d.host.iter_mut().for_each(|value| *value = 1.0 / *value);
+        engine.set_rows(&d.host, &mut d.inverse);
+    }
+
+    /// `z = M⁻¹ r`.
+    pub(super) fn apply(&mut self, engine: &mut E, r: &mut E::Block, z: &mut E::Block) {
+        match self {
+            Self::Diagonal(d) => engine.scale_rows(&d.inverse, r, z),
+            Self::Operator(operator) => operator.apply(engine, r, z),
+        }
+    }
+}
