@@ -6,7 +6,8 @@
 //! calls rooms to its left:
 //!
 //! ```text
-//!  files ─► graph ─► dataset ─► comm ─► partition ─► field ─► model ─► posterior ─► config ─► cli
+//!  files ─► graph ─► dataset ─► comm ─► partition ─► field ─► model ─► logdet ─► posterior ─►
+//!  config ─► cli
 //! ```
 //!
 //! | room | what it holds |
@@ -17,6 +18,7 @@
 //! | [`partition`] | METIS parts, the order of their rows, their file |
 //! | [`field`] | blocks of node values and the engines that compute on them, native and torch |
 //! | [`model`] | parameters and the stack of layers: forward, transpose, gradient |
+//! | [`logdet`] | the spectrum of a graph, and `log|det G|` of layers from it |
 //! | [`posterior`] | `x | y, θ`: conjugate gradients, mean, samples |
 //! | [`config`] | the TOML settings of a run |
 //! | [`cli`] | one file per subcommand of the `dgmrf` program |
@@ -59,6 +61,7 @@ pub mod dataset;
 mod error;
 pub mod field;
 pub mod graph;
+pub mod logdet;
 pub mod model;
 pub mod partition;
 pub mod posterior;

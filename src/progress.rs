@@ -53,6 +53,12 @@ impl Progress {
         progress
     }
 
+    /// There is more to do than was known at first.
+    pub fn extend(&mut self, steps: u64) {
+        self.total = self.total.saturating_add(steps);
+        self.bar.set_length(self.total);
+    }
+
     /// `steps` more are done.
     pub fn advance(&mut self, steps: u64) {
         self.done += steps;

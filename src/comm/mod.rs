@@ -169,6 +169,12 @@ impl World {
         self.broadcast_from(0, bytes)
     }
 
+    /// Gives the numbers of rank 0 to all ranks.
+    pub fn broadcast_numbers(&self, numbers: Vec<f64>) -> Vec<f64> {
+        let bytes = self.broadcast(bytemuck::cast_slice(&numbers).to_vec());
+        bytes.as_chunks().0.iter().map(|&b| f64::from_ne_bytes(b)).collect()
+    }
+
     fn broadcast_from(&self, source: usize, mut bytes: Vec<u8>) -> Vec<u8> {
         let Some(comm) = self.comm() else { return bytes };
         let process = comm.process_at_rank(source as i32);

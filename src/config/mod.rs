@@ -8,9 +8,10 @@
 mod load;
 
 pub use crate::field::Device;
+pub use crate::logdet::Method as LogdetMethod;
 pub use crate::model::Gamma;
 
-use serde::{Deserialize, Deserializer, Serialize, Serializer};
+use serde::{Deserialize, Serialize};
 use std::path::{Path, PathBuf};
 
 /// All settings of a run.
@@ -183,20 +184,6 @@ words! {
         Rademacher,
         /// Gaussian samples, as in the paper.
         Gaussian,
-    }
-}
-words! {
-    /// Source of the spectrum for the log-determinant.
-    LogdetMethod {
-        /// Eigenvalues for small graphs, Lanczos otherwise.
-        #[default]
-        Auto,
-        /// All eigenvalues by a dense solver.
-        Eigenvalues,
-        /// The paper's power series with Hutchinson traces.
-        PowerSeries,
-        /// Stochastic Lanczos quadrature.
-        Lanczos,
     }
 }
 words! {
@@ -377,42 +364,5 @@ impl Config {
             need(!dir.as_os_str().is_empty(), "run.dir", "must not be empty")?;
         }
         at_least(1, self.run.threads.unwrap_or(1) as u64, "run.threads")
-    }
-}
-
-impl Serialize for Gamma {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        match self {
-            Gamma::Free => serializer.serialize_str("free"),
-            Gamma::Fixed(value) => serializer.serialize_f64(*value),
-        }
-    }
-}
-
-impl<'de> Deserialize<'de> for Gamma {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        struct Visitor;
-        impl serde::de::Visitor<'_> for Visitor {
-            type Value = Gamma;
-            fn expecting(&self, f: &mut std::fmt::Formatter) -> std::fmt::Result {
-                f.write_str("\"free\" or a number")
-            }
-            fn visit_str<E: serde::de::Error>(self, word: &str) -> Result<Gamma, E> {
-                match word {
-                    "free" => Ok(Gamma::Free),
-                    _ => Err(E::invalid_value(serde::de::Unexpected::Str(word), &self)),
-                }
-            }
-            fn visit_i64<E>(self, value: i64) -> Result<Gamma, E> {
-                Ok(Gamma::Fixed(value as f64))
-            }
-            fn visit_u64<E>(self, value: u64) -> Result<Gamma, E> {
-                Ok(Gamma::Fixed(value as f64))
-            }
-            fn visit_f64<E>(self, value: f64) -> Result<Gamma, E> {
-                Ok(Gamma::Fixed(value))
-            }
-        }
-        deserializer.deserialize_any(Visitor)
     }
 }

@@ -118,6 +118,8 @@ pub trait Engine {
     fn new_layer(&self) -> Self::Layer;
     /// Computes what applying the layer needs: `s_i = α d_i^γ` and `s_i / d_i`.
     fn prepare(&self, coefficients: &Coefficients, layer: &mut Self::Layer);
+    /// The random walk `D⁻¹A` as a layer: no self term, no bias.
+    fn random_walk(&self) -> Self::Layer;
     /// `out = bias + s ∘ (h + ρ D⁻¹A h)`; the bias only where `with_bias`.
     fn layer(
         &mut self,
@@ -142,6 +144,18 @@ pub trait Engine {
 
     /// `dots[c] = Σ_i x_ic y_ic`, local.
     fn dots(&self, x: &Self::Block, y: &Self::Block, dots: &mut [f64]);
+    /// `Σ_i w_i x_ic²` of all columns, then `Σ_i w_i x_ic y_ic` of all columns, local, in one pass.
+    fn moments(&self, w: &Self::Rows, x: &Self::Block, y: &Self::Block, sums: &mut [f64]);
+    /// `z_c = a_c x_c + b_c y_c + c_c z_c` for every column: a three-term recurrence.
+    fn combine(
+        &self,
+        a: &[f64],
+        x: &Self::Block,
+        b: &[f64],
+        y: &Self::Block,
+        c: &[f64],
+        z: &mut Self::Block,
+    );
     /// `y_c += a_c x_c` for every column.
     fn axpy(&self, a: &[f64], x: &Self::Block, y: &mut Self::Block);
     /// `y_c = x_c + a_c y_c` for every column.

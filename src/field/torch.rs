@@ -290,6 +290,11 @@ impl<T: Scalar + tch::kind::Element> Engine for Torch<T> {
         (layer.rho, layer.bias) = (c.rho, c.bias);
     }
 
+    fn random_walk(&self) -> Layer {
+        let ratio = self.degree.reciprocal().to_kind(T::KIND);
+        Layer { scale: ratio.zeros_like(), ratio, rho: 1.0, bias: 0.0 }
+    }
+
     fn layer(&mut self, l: &Layer, with_bias: bool, h: &mut Tensor, out: &mut Tensor) {
         let gathered = self.gather(h, None, Phase::Layer);
         let bias = if with_bias { l.bias } else { 0.0 };
@@ -335,6 +340,22 @@ impl<T: Scalar + tch::kind::Element> Engine for Torch<T> {
         let (x, y) = (self.owned(x).to_kind(Kind::Double), self.owned(y).to_kind(Kind::Double));
         let sums = (x * y).sum_dim_intlist(0i64, false, Kind::Double);
         sums.to_device(Device::Cpu).copy_data(dots, dots.len());
+    }
+
+    fn moments(&self, w: &Tensor, x: &Tensor, y: &Tensor, sums: &mut [f64]) {
+        let double = |block: &Tensor| self.owned(block).to_kind(Kind::Double);
+        let weighted = double(x) * self.owned_rows(w);
+        let square = (&weighted * double(x)).sum_dim_intlist(0i64, false, Kind::Double);
+        let product = (weighted * double(y)).sum_dim_intlist(0i64, false, Kind::Double);
+        let both = Tensor::cat(&[square, product], 0);
+        both.to_device(Device::Cpu).copy_data(sums, sums.len());
+    }
+
+    fn combine(&self, a: &[f64], x: &Tensor, b: &[f64], y: &Tensor, c: &[f64], z: &mut Tensor) {
+        let row = |a: &[f64]| Tensor::from_slice(a).to_kind(T::KIND).to_device(self.device);
+        let mut z = self.owned(z);
+        let made = &z * row(c) + self.owned(x) * row(a) + self.owned(y) * row(b);
+        z.copy_(&made);
     }
 
     fn axpy(&self, a: &[f64], x: &Tensor, y: &mut Tensor) {

@@ -2,25 +2,19 @@
 //!
 //! Here: the parameters of each layer and how they become coefficients ([`Model`]), the stack of
 //! layers on an engine with its transpose and gradient ([`Stack`]), and the gradient in the
-//! parameters ([`Gradient`]). Not here: likelihoods and log-determinants.
+//! parameters ([`Gradient`]), and a fitted model on disk ([`ModelFile`]). Not here: likelihoods and log-determinants.
 
+mod file;
+mod gamma;
 mod stack;
 
+pub use file::{ModelFile, Standardise};
+pub use gamma::Gamma;
 pub use stack::Stack;
 
 use crate::comm::World;
 use crate::error::{Error, Result};
 use crate::field::{Coefficients, LayerSums};
-
-/// Whether `γ` is a parameter.
-#[derive(Debug, Clone, Copy, PartialEq, Default)]
-pub enum Gamma {
-    /// Learned, `γ = sigmoid θ₃`.
-    #[default]
-    Free,
-    /// The same given value in every layer, in `[0, 1]`.
-    Fixed(f64),
-}
 
 /// Unconstrained parameters of one layer (paper, appendix B): `α = exp θ₁` is positive,
 /// `ρ = β/α = tanh θ₂` lies in `(-1, 1)`, and `γ = sigmoid θ₃` in `(0, 1)`.

@@ -6,6 +6,7 @@
 
 mod aligned;
 mod kernel;
+mod recurrence;
 mod scalar;
 mod tiles;
 mod vector;
@@ -300,6 +301,11 @@ impl<T: Scalar> Engine for Native<T> {
         }
     }
 
+    fn random_walk(&self) -> Layer<T> {
+        let ratio: Vec<T> = self.inverse_degree.iter().map(|&r| T::from_f64(r)).collect();
+        Layer { scale: vec![T::ZERO; ratio.len()], ratio, rho: 1.0, bias: 0.0 }
+    }
+
     fn layer(&mut self, l: &Layer<T>, with_bias: bool, h: &mut Block<T>, out: &mut Block<T>) {
         let bias = if with_bias { l.bias } else { 0.0 };
         let stencil = kernel::Forward {
@@ -344,6 +350,26 @@ impl<T: Scalar> Engine for Native<T> {
         let timer = profile::start();
         tiles::dots(self.owned(x), self.owned(y), x.columns, dots);
         profile::stop(Phase::Vector, timer, self.bytes(x.columns, 2), 0);
+    }
+
+    fn moments(&self, w: &Vec<T>, x: &Block<T>, y: &Block<T>, sums: &mut [f64]) {
+        let timer = profile::start();
+        recurrence::moments(w, self.owned(x), self.owned(y), x.columns, sums);
+        profile::stop(Phase::Vector, timer, self.bytes(x.columns, 2), 0);
+    }
+
+    fn combine(
+        &self,
+        a: &[f64],
+        x: &Block<T>,
+        b: &[f64],
+        y: &Block<T>,
+        c: &[f64],
+        z: &mut Block<T>,
+    ) {
+        let timer = profile::start();
+        recurrence::combine([a, b, c], self.owned(x), self.owned(y), self.owned_mut(z));
+        profile::stop(Phase::Vector, timer, self.bytes(x.columns, 4), 0);
     }
 
     fn axpy(&self, a: &[f64], x: &Block<T>, y: &mut Block<T>) {

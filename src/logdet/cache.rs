@@ -1,0 +1,229 @@
+//! Spectra on disk, beside the dataset they belong to: computed once per graph.
+//!
+//! The name of a file holds the hash of its graph, the method and its options, so a file never
+//! has to be replaced; a damaged one is computed again.
+
+use super::{Method, Options, Source, Spectrum, compute};
+use super::{lanczos::Quadrature, power_series::Traces};
+use crate::comm::World;
+use crate::dataset::Dataset;
+use crate::error::{Error, Result, WithPath};
+use crate::field::Engine;
+use crate::storage::{self, ArrayHasher};
+use std::path::{Path, PathBuf};
+
+const FORMAT: &str = "dgmrf-spectrum";
+const VERSION: u32 = 1;
+
+/// What [`load_or_make`] found or made.
+pub struct Loaded {
+    /// The spectrum.
+    pub spectrum: Spectrum,
+    /// Its file.
+    pub path: PathBuf,
+    /// Whether it was computed just now.
+    pub made: bool,
+}
+
+/// The spectrum of the graph of a dataset, from its file, or computed and kept there.
+/// To be called by all ranks.
+///
+/// `weighted` says whether the engine uses the weights of the graph; `engine` is called only when
+/// there is something to compute.
+pub fn load_or_make<E: Engine>(
+    world: &World,
+    data: &Path,
+    weighted: bool,
+    options: &Options,
+    engine: impl FnOnce() -> Result<E>,
+) -> Result<Loaded> {
+    let header = world.agree(Dataset::read_header(data))?;
+    let key = key(options, header.nodes, weighted);
+    let path = file_name(data, &header.graph_hash, &key);
+    let mut found = None;
+    if world.is_root() && path.exists() {
+        match read(&path, &header.graph_hash, &key, header.nodes) {
+            Ok(stored) => found = Some(stored),
+            Err(error) => eprintln!("warning: {error}; the spectrum is computed again"),
+        }
+    }
+    let kept = world.broadcast_numbers(found.map_or_else(Vec::new, |stored| stored.to_numbers()));
+    if !kept.is_empty() {
+        let spectrum = Stored::from_numbers(&kept)
+            .and_then(|stored| stored.into_spectrum(header.nodes))
+            .ok_or_else(|| Error::file(&path, "damaged"));
+        return Ok(Loaded { spectrum: world.agree(spectrum)?, path, made: false });
+    }
+    let spectrum = compute(&mut engine()?, options)?;
+    if world.is_root()
+        && let Err(error) = write(&path, &header.graph_hash, &key, &Stored::from(&spectrum))
+    {
+        // The result is good; the next run computes it again.
+        eprintln!("warning: the spectrum could not be kept: {error}");
+    }
+    Ok(Loaded { spectrum, path, made: true })
+}
+
+/// Method and options, as part of a file name.
+fn key(options: &Options, nodes: usize, weighted: bool) -> String {
+    let method = match options.method_for(nodes) {
+        Method::Eigenvalues => "eigenvalues".to_owned(),
+        Method::PowerSeries => {
+            let o = &options.power_series;
+            format!("power-series-p{}-k{}-s{}", o.probes, o.terms, o.seed)
+        }
+        Method::Lanczos | Method::Auto => {
+            let o = &options.lanczos;
+            let most = o.most_probes.max(o.probes);
+            format!("lanczos-p{}-m{}-t{:e}-x{most}-s{}", o.probes, o.steps, o.tolerance, o.seed)
+        }
+    };
+    if weighted { method } else { format!("{method}-unweighted") }
+}
+
+fn file_name(data: &Path, graph_hash: &str, key: &str) -> PathBuf {
+    let stem = data.file_stem().unwrap_or_default().to_string_lossy();
+    let graph = graph_hash.get(..12).unwrap_or(graph_hash);
+    data.with_file_name(format!("{stem}.{graph}.{key}.spectrum.h5"))
+}
+
+/// A spectrum as numbers: what travels to files and to other ranks.
+#[derive(Debug, PartialEq)]
+struct Stored {
+    /// 0 eigenvalues, 1 power series, 2 Lanczos.
+    kind: u64,
+    /// Terms or steps per probe.
+    size: u64,
+    sum_log_degree: f64,
+    trace_of_square: f64,
+    /// Eigenvalues, traces or nodes.
+    values: Vec<f64>,
+    /// Weights of the nodes.
+    weights: Vec<f64>,
+}
+
+impl From<&Spectrum> for Stored {
+    fn from(spectrum: &Spectrum) -> Self {
+        let (kind, size, trace_of_square, values, weights) = match &spectrum.source {
+            Source::Eigenvalues(values) => (0, 1, 0.0, &values[..], &[][..]),
+            Source::PowerSeries(traces) => {
+                let (terms, by_probe, square) = traces.parts();
+                (1, terms, square, by_probe, &[][..])
+            }
+            Source::Lanczos(rule) => {
+                let (steps, lambda, weights, square) = rule.parts();
+                (2, steps, square, lambda, weights)
+            }
+        };
+        Stored {
+            kind,
+            size: size as u64,
+            sum_log_degree: spectrum.sum_log_degree,
+            trace_of_square,
+            values: values.to_vec(),
+            weights: weights.to_vec(),
+        }
+    }
+}
+
+impl Stored {
+    /// Nothing if the numbers contradict each other.
+    fn into_spectrum(self, nodes: usize) -> Option<Spectrum> {
+        let size = self.size as usize;
+        let finite = |values: &[f64]| values.iter().all(|v| v.is_finite());
+        let whole = size > 0 && !self.values.is_empty() && self.values.len().is_multiple_of(size);
+        if !(whole && finite(&self.values) && finite(&self.weights)) {
+            return None;
+        }
+        let inside = self.values.iter().all(|v| (-1.0..=1.0).contains(v));
+        let source = match self.kind {
+            0 if self.values.len() == nodes && inside => Source::Eigenvalues(self.values),
+            1 => Source::PowerSeries(Traces::new(size, self.values, self.trace_of_square)),
+            2 if self.weights.len() == self.values.len() && inside => Source::Lanczos(
+                Quadrature::new(size, self.values, self.weights, self.trace_of_square),
+            ),
+            _ => return None,
+        };
+        Some(Spectrum::new(nodes, self.sum_log_degree, source))
+    }
+
+    fn to_numbers(&self) -> Vec<f64> {
+        let counts = [self.kind, self.size, self.values.len() as u64].map(|n| n as f64);
+        let numbers = [self.sum_log_degree, self.trace_of_square];
+        [&counts[..], &numbers, &self.values, &self.weights].concat()
+    }
+
+    fn from_numbers(numbers: &[f64]) -> Option<Self> {
+        let (&[kind, size, values, sum_log_degree, trace_of_square], rest) =
+            numbers.split_first_chunk()?;
+        let (values, weights) = rest.split_at_checked(values as usize)?;
+        Some(Stored {
+            kind: kind as u64,
+            size: size as u64,
+            sum_log_degree,
+            trace_of_square,
+            values: values.to_vec(),
+            weights: weights.to_vec(),
+        })
+    }
+
+    fn hash(&self) -> String {
+        let mut hasher = ArrayHasher::new("dgmrf spectrum 1");
+        hasher.array("all", &self.to_numbers());
+        hasher.finish()
+    }
+}
+
+fn write(path: &Path, graph_hash: &str, key: &str, stored: &Stored) -> Result<()> {
+    storage::write_hdf5(path, |file| {
+        storage::write_text(file, "format", FORMAT)?;
+        file.new_attr::<u32>().create("version")?.write_scalar(&VERSION)?;
+        storage::write_text(file, "graph_hash", graph_hash)?;
+        storage::write_text(file, "key", key)?;
+        storage::write_text(file, "hash", &stored.hash())?;
+        for (name, value) in [("kind", stored.kind), ("size", stored.size)] {
+            file.new_attr::<u64>().create(name)?.write_scalar(&value)?;
+        }
+        for (name, value) in [
+            ("sum_log_degree", stored.sum_log_degree),
+            ("trace_of_square", stored.trace_of_square),
+        ] {
+            file.new_attr::<f64>().create(name)?.write_scalar(&value)?;
+        }
+        storage::write_array(file, "values", &stored.values)?;
+        storage::write_array(file, "weights", &stored.weights)
+    })
+}
+
+fn read(path: &Path, graph_hash: &str, key: &str, nodes: usize) -> Result<Stored> {
+    let file = storage::open(path)?;
+    let expected = [("format", FORMAT), ("graph_hash", graph_hash), ("key", key)];
+    for (name, expected) in expected {
+        if storage::read_text(&file, name, path)? != expected {
+            return Err(Error::file(path, format!("attribute {name} is not {expected}")));
+        }
+    }
+    fn number<T: hdf5::H5Type>(file: &hdf5::File, name: &str, path: &Path) -> Result<T> {
+        let attribute = file.attr(name).and_then(|a| a.read_scalar::<T>());
+        attribute.with_path(path, &format!("attribute {name}"))
+    }
+    if number::<u32>(&file, "version", path)? != VERSION {
+        return Err(Error::file(path, "another version of the format"));
+    }
+    let stored = || -> Result<Stored> {
+        Ok(Stored {
+            kind: number(&file, "kind", path)?,
+            size: number(&file, "size", path)?,
+            sum_log_degree: number(&file, "sum_log_degree", path)?,
+            trace_of_square: number(&file, "trace_of_square", path)?,
+            values: storage::read_array(&file, "values", path)?,
+            weights: storage::read_array(&file, "weights", path)?,
+        })
+    };
+    let hash = storage::read_text(&file, "hash", path)?;
+    let found = stored()?;
+    if found.hash() != hash || stored()?.into_spectrum(nodes).is_none() {
+        return Err(Error::file(path, "the spectrum is damaged"));
+    }
+    Ok(found)
+}

@@ -1,0 +1,147 @@
+//! `model.json`: a fitted model as people and scripts read it (layout in `docs/formats.md`).
+
+use super::{Gamma, Model};
+use crate::error::{Error, Result, WithPath};
+use crate::storage;
+use serde::{Deserialize, Serialize};
+use std::path::Path;
+
+const FORMAT: &str = "dgmrf-model";
+const VERSION: u32 = 1;
+
+/// A model with all that prediction needs besides the data: `y = x + F c + ε`, `ε ~ N(0, σ²)`, and
+/// `g((x − mean) / scale) ~ N(0, I)`.
+///
+/// Training standardises `y`, so the layers act on standardised values; `mean` and `scale` say how
+/// to get back. They cannot be folded into the biases: a constant is not constant after a layer.
+#[derive(Debug, Clone, PartialEq)]
+pub struct ModelFile {
+    /// Hash of the graph the model was fitted on.
+    pub graph_hash: String,
+    /// Whether the edge weights are used.
+    pub weighted: bool,
+    /// Whether the node features enter through a linear model.
+    pub features: bool,
+    /// The layers, in standardised units.
+    pub model: Model,
+    /// Standard deviation of the noise, in units of `y`.
+    pub sigma: f64,
+    /// What standardised values are.
+    pub standardise: Standardise,
+}
+
+/// Standardised values are `(y − mean) / scale`.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Standardise {
+    /// What is subtracted first.
+    pub mean: f64,
+    /// What is divided by then, above 0.
+    pub scale: f64,
+}
+
+impl Default for Standardise {
+    fn default() -> Self {
+        Standardise { mean: 0.0, scale: 1.0 }
+    }
+}
+
+/// The file as it stands on disk.
+#[derive(Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Document {
+    format: String,
+    version: u32,
+    graph_hash: String,
+    weighted: bool,
+    features: bool,
+    sigma: f64,
+    standardise: Standardise,
+    gamma: Gamma,
+    layers: Vec<Layer>,
+}
+
+#[derive(Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Layer {
+    alpha: f64,
+    beta: f64,
+    gamma: f64,
+    bias: f64,
+    /// `artanh(β/α)`: for ratios closer to ±1 than the quotient tells. May be left out.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    theta2: Option<f64>,
+}
+
+impl ModelFile {
+    /// Writes the file as a whole or not at all.
+    pub fn write(&self, path: &Path) -> Result<()> {
+        let layers = (0..self.model.layers.len()).map(|l| {
+            let c = self.model.coefficients(l);
+            let theta2 = Some(self.model.layers[l].theta2);
+            Layer { alpha: c.alpha, beta: c.rho * c.alpha, gamma: c.gamma, bias: c.bias, theta2 }
+        });
+        let document = Document {
+            format: FORMAT.into(),
+            version: VERSION,
+            graph_hash: self.graph_hash.clone(),
+            weighted: self.weighted,
+            features: self.features,
+            sigma: self.sigma,
+            standardise: self.standardise,
+            gamma: self.model.gamma,
+            layers: layers.collect(),
+        };
+        storage::write_text_file(path, &format!("{:#}\n", serde_json::json!(document)))
+    }
+
+    /// Reads and verifies the file.
+    pub fn read(path: &Path) -> Result<Self> {
+        let text = std::fs::read_to_string(path).with_path(path, "")?;
+        let d: Document = serde_json::from_str(&text)
+            .map_err(|e| Error::parse(path, e.line() as u64, e.to_string()))?;
+        if d.format != FORMAT || d.version != VERSION {
+            let found = format!("{} version {}", d.format, d.version);
+            return Err(Error::file(path, format!("{found}; expected {FORMAT} version {VERSION}")));
+        }
+        let wrong = |what: &str| Err(Error::file(path, what.to_owned()));
+        if d.layers.is_empty() {
+            return wrong("a model needs at least one layer");
+        }
+        if !(d.sigma.is_finite() && d.sigma > 0.0) {
+            return wrong(&format!("sigma = {} must be a finite number above 0", d.sigma));
+        }
+        let Standardise { mean, scale } = d.standardise;
+        if !(mean.is_finite() && scale.is_finite() && scale > 0.0) {
+            return wrong(&format!("standardise: mean = {mean}, scale = {scale} cannot be"));
+        }
+        let layers: Vec<_> = d
+            .layers
+            .iter()
+            .map(|l| {
+                // A fitted γ may have rounded to the end of its range.
+                let gamma = l.gamma.clamp(f64::EPSILON, 1.0 - f64::EPSILON);
+                let beta = if l.theta2.is_some() { 0.0 } else { l.beta };
+                (l.alpha, beta, if (0.0..=1.0).contains(&l.gamma) { gamma } else { l.gamma }, l.bias)
+            })
+            .collect();
+        let mut model = Model::from_coefficients(&layers, d.gamma)
+            .map_err(|e| Error::file(path, e.to_string()))?;
+        for (l, (to, from)) in model.layers.iter_mut().zip(&d.layers).enumerate() {
+            let Some(theta2) = from.theta2 else { continue };
+            let distance = (theta2.tanh() - from.beta / from.alpha).abs();
+            if distance.is_nan() || distance > 1e-9 {
+                return wrong(&format!("layer {}: theta2 is not artanh(beta / alpha)", l + 1));
+            }
+            to.theta2 = theta2;
+        }
+        Ok(ModelFile {
+            graph_hash: d.graph_hash,
+            weighted: d.weighted,
+            features: d.features,
+            model,
+            sigma: d.sigma,
+            standardise: d.standardise,
+        })
+    }
+}
