@@ -184,10 +184,9 @@ fn write(path: &Path, graph_hash: &str, key: &str, stored: &Stored) -> Result<()
         for (name, value) in [("kind", stored.kind), ("size", stored.size)] {
             file.new_attr::<u64>().create(name)?.write_scalar(&value)?;
         }
-        for (name, value) in [
-            ("sum_log_degree", stored.sum_log_degree),
-            ("trace_of_square", stored.trace_of_square),
-        ] {
+        for (name, value) in
+            [("sum_log_degree", stored.sum_log_degree), ("trace_of_square", stored.trace_of_square)]
+        {
             file.new_attr::<f64>().create(name)?.write_scalar(&value)?;
         }
         storage::write_array(file, "values", &stored.values)?;

@@ -6,8 +6,17 @@ use crate::field::Engine;
 use crate::progress::Progress;
 
 /// Where the spectrum comes from.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-#[derive(serde::Serialize, serde::Deserialize, clap::ValueEnum)]
+#[derive(
+    Debug,
+    Clone,
+    Copy,
+    PartialEq,
+    Eq,
+    Default,
+    serde::Serialize,
+    serde::Deserialize,
+    clap::ValueEnum,
+)]
 #[serde(rename_all = "kebab-case")]
 pub enum Method {
     /// Eigenvalues for small graphs, Lanczos otherwise.

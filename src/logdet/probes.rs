@@ -62,9 +62,12 @@ impl<E: Engine> Probes<E> {
         room: Option<Block<E::Block>>,
     ) -> Block<E::Block> {
         let zeros = || engine.zeros(columns);
-        let mut block = room
-            .filter(|block| block.columns == columns)
-            .unwrap_or_else(|| Block { columns, now: zeros(), next: zeros(), before: zeros() });
+        let mut block = room.filter(|block| block.columns == columns).unwrap_or_else(|| Block {
+            columns,
+            now: zeros(),
+            next: zeros(),
+            before: zeros(),
+        });
         let stream = Stream::new(seed, Purpose::Probe, 0);
         engine.fill_rademacher(stream, first as u64, &mut block.next);
         engine.scale_rows(&self.inverse_root_degree, &block.next, &mut block.now);

@@ -122,7 +122,12 @@ impl ModelFile {
                 // A fitted γ may have rounded to the end of its range.
                 let gamma = l.gamma.clamp(f64::EPSILON, 1.0 - f64::EPSILON);
                 let beta = if l.theta2.is_some() { 0.0 } else { l.beta };
-                (l.alpha, beta, if (0.0..=1.0).contains(&l.gamma) { gamma } else { l.gamma }, l.bias)
+                (
+                    l.alpha,
+                    beta,
+                    if (0.0..=1.0).contains(&l.gamma) { gamma } else { l.gamma },
+                    l.bias,
+                )
             })
             .collect();
         let mut model = Model::from_coefficients(&layers, d.gamma)
