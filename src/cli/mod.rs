@@ -4,8 +4,10 @@
 //! standard output, from rank 0 only; warnings and progress go to standard error.
 
 mod doctor;
+mod engine;
 mod import;
 mod info;
+mod logdet;
 mod partition;
 mod ranks;
 mod run;
@@ -34,6 +36,7 @@ enum Command {
     Synth(synth::Args),
     Info(info::Args),
     Partition(partition::Args),
+    Logdet(logdet::Args),
     Run(run::Args),
     Scale(scale::Args),
     Doctor(doctor::Args),
@@ -41,7 +44,10 @@ enum Command {
 
 impl Command {
     fn runs_on_all_ranks(&self) -> bool {
-        matches!(self, Command::Run(_) | Command::Scale(_) | Command::Doctor(_))
+        matches!(
+            self,
+            Command::Run(_) | Command::Logdet(_) | Command::Scale(_) | Command::Doctor(_)
+        )
     }
 }
 
@@ -101,6 +107,7 @@ fn execute(cli: Cli) -> Result<()> {
         Command::Synth(args) => synth::run(args),
         Command::Info(args) => info::run(args),
         Command::Partition(args) => partition::run(args),
+        Command::Logdet(args) => logdet::run(args),
         Command::Scale(args) => scale::run(args),
         Command::Run(args) => run::run(args),
         Command::Doctor(args) => doctor::run(args),

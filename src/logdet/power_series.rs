@@ -86,6 +86,11 @@ impl Traces {
         (self.terms, &self.by_probe, self.mean.get(1).copied().unwrap_or_default())
     }
 
+    /// Number of probes.
+    pub fn probes(&self) -> usize {
+        self.by_probe.len() / self.terms
+    }
+
     /// `tr Ãᵏ` for `k = 1..=K`.
     pub fn traces(&self) -> &[f64] {
         &self.mean

@@ -1,0 +1,47 @@
+//! The engine a command computes with, as the user chose it.
+
+use crate::comm::World;
+use crate::config;
+use crate::error::Result;
+use crate::field::{Device, Engine, native::Native};
+use crate::partition::Part;
+use std::rc::Rc;
+
+/// Work that runs on any engine. (A closure cannot be generic over the engine, a trait can.)
+pub(super) trait Work {
+    type Output;
+    fn on<E: Engine>(self, engine: E) -> Result<Self::Output>;
+}
+
+/// Does `work` in double precision on the engine of the user's choice. To be called by all ranks.
+pub(super) fn with_engine<W: Work>(
+    world: &Rc<World>,
+    part: Part,
+    engine: config::Engine,
+    device: Device,
+    work: W,
+) -> Result<W::Output> {
+    match engine {
+        config::Engine::Native => work.on(world.agree(Native::<f64>::new(world.clone(), part))?),
+        config::Engine::Torch => with_torch(world, part, device, work),
+    }
+}
+
+#[cfg(feature = "torch")]
+fn with_torch<W: Work>(
+    world: &Rc<World>,
+    part: Part,
+    device: Device,
+    work: W,
+) -> Result<W::Output> {
+    use crate::field::torch::{Torch, device_of};
+    let device = world.agree(device_of(world, device))?;
+    work.on(world.agree(Torch::<f64>::new(world.clone(), part, device))?)
+}
+
+#[cfg(not(feature = "torch"))]
+fn with_torch<W: Work>(world: &Rc<World>, _: Part, _: Device, _: W) -> Result<W::Output> {
+    world.agree(Err(crate::Error::Setting(
+        "this dgmrf was built without libtorch (feature `torch`); use the native engine".into(),
+    )))
+}
