@@ -104,7 +104,7 @@ impl Spectrum {
     /// `log|det G|` of a layer and its gradient; the same cost for every graph and source.
     pub fn log_det(&self, c: &Coefficients) -> LogDet {
         let theta2 = c.rho.atanh();
-        let (sum, theta2) = self.table.evaluate(theta2, |rho| self.source.sum_log(rho));
+        let (sum, theta2) = self.table.evaluate(theta2, |theta| self.source.sum_log(theta));
         let n = self.nodes as f64;
         LogDet {
             value: n * c.alpha.ln() + c.gamma * self.sum_log_degree + sum,
@@ -116,7 +116,8 @@ impl Spectrum {
 
     /// `Σ log(1 + ρ λ)` with its error bars, straight from the source.
     pub fn estimate(&self, rho: f64) -> Estimate {
-        let (value, derivative) = self.source.sum_log(rho);
+        let (value, slope) = self.source.sum_log(rho.atanh());
+        let derivative = slope / (1.0 - rho * rho);
         let (stderr, bound) = match &self.source {
             Source::Eigenvalues(_) => (0.0, 0.0),
             Source::PowerSeries(traces) => (traces.stderr(rho), traces.bound(self.nodes, rho)),
@@ -127,20 +128,32 @@ impl Spectrum {
 }
 
 impl Source {
-    /// `Σ log(1 + ρ λ)` and its derivative in `ρ`.
-    fn sum_log(&self, rho: f64) -> (f64, f64) {
+    /// `Σ log(1 + λ tanh θ)` and its derivative in `θ`.
+    fn sum_log(&self, theta: f64) -> (f64, f64) {
         match self {
-            Source::Eigenvalues(values) => weighted_sum(rho, values.iter().map(|&v| (v, 1.0))),
-            Source::PowerSeries(traces) => traces.sum_log(rho),
-            Source::Lanczos(quadrature) => weighted_sum(rho, quadrature.nodes_and_weights()),
+            Source::Eigenvalues(values) => weighted_sum(theta, values.iter().map(|&v| (v, 1.0))),
+            Source::PowerSeries(traces) => {
+                let rho = theta.tanh();
+                let (value, derivative) = traces.sum_log(rho);
+                (value, (1.0 - rho * rho) * derivative)
+            }
+            Source::Lanczos(quadrature) => weighted_sum(theta, quadrature.nodes_and_weights()),
         }
     }
 }
 
-/// `Σ ω log(1 + ρ λ)` and `Σ ω λ / (1 + ρ λ)`.
-fn weighted_sum(rho: f64, spectrum: impl Iterator<Item = (f64, f64)>) -> (f64, f64) {
-    spectrum.fold((0.0, 0.0), |(value, derivative), (lambda, weight)| {
-        let factor = 1.0 + rho * lambda;
-        (value + weight * factor.ln(), derivative + weight * lambda / factor)
-    })
+/// `Σ ω log(1 + λ tanh θ)` and its derivative in `θ`.
+///
+/// With `e = exp(−2|θ|)` and `μ = λ sign θ`, `1 + λ tanh θ = ((1 + μ) + (1 − μ) e) / (1 + e)`: sums of
+/// positive numbers, so nothing is lost where `1 + ρλ` comes close to 0.
+fn weighted_sum(theta: f64, spectrum: impl Iterator<Item = (f64, f64)>) -> (f64, f64) {
+    let (e, sign) = ((-2.0 * theta.abs()).exp(), 1.0_f64.copysign(theta));
+    let (mut value, mut derivative, mut total) = (0.0, 0.0, 0.0);
+    for (lambda, weight) in spectrum {
+        let factor = (1.0 + sign * lambda) + (1.0 - sign * lambda) * e;
+        value += weight * factor.ln();
+        derivative += weight * lambda / factor;
+        total += weight;
+    }
+    (value - total * e.ln_1p(), derivative * 4.0 * e / (1.0 + e))
 }
