@@ -7,7 +7,7 @@
 //!
 //! ```text
 //!  files ─► graph ─► dataset ─► comm ─► partition ─► field ─► model ─► logdet ─► posterior ─►
-//!  config ─► cli
+//!  checkpoint ─► train ─► config ─► cli
 //! ```
 //!
 //! | room | what it holds |
@@ -20,6 +20,8 @@
 //! | [`model`] | parameters and the stack of layers: forward, transpose, gradient |
 //! | [`logdet`] | the spectrum of a graph, and `log|det G|` of layers from it |
 //! | [`posterior`] | `x | y, θ`: conjugate gradients, mean, samples |
+//! | [`checkpoint`] | the state of a run on disk, continued bit for bit |
+//! | [`train`] | fitting the parameters: the expected log-joint, Adam, the ELBO |
 //! | [`config`] | the TOML settings of a run |
 //! | [`cli`] | one file per subcommand of the `dgmrf` program |
 //!
@@ -54,10 +56,12 @@
 
 #![warn(missing_docs)]
 
+pub mod checkpoint;
 pub mod cli;
 pub mod comm;
 pub mod config;
 pub mod dataset;
+mod elementary;
 mod error;
 pub mod field;
 pub mod graph;
@@ -69,5 +73,6 @@ pub mod profile;
 pub mod progress;
 pub mod random;
 mod storage;
+pub mod train;
 
 pub use error::{CgError, Error, Result, WithPath};

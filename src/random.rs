@@ -8,6 +8,8 @@
 //! the `moremur` finaliser vectorise to a few cycles, ten rounds of Philox do not. The values are
 //! frozen by a test: they may never change, or old runs could not be repeated.
 
+use crate::elementary;
+
 /// What a stream of random numbers is for; streams of different purpose are independent.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(u64)]
@@ -106,7 +108,7 @@ impl Stream {
     }
 
     /// Uniform on `[0, 1)`, 53 bits.
-    #[inline]
+    #[inline(always)]
     pub fn uniform(&self, node: u64, column: u64) -> f64 {
         (self.bits(node, column) >> 11) as f64 * (1.0 / (1u64 << 53) as f64)
     }
@@ -128,9 +130,18 @@ impl Stream {
     /// Columns `2 * pair` and `2 * pair + 1` of [`Stream::normal`] at once.
     #[inline]
     pub fn normal_pair(&self, node: u64, pair: u64) -> [f64; 2] {
+        pulp::Arch::new().dispatch(
+            #[inline(always)]
+            || self.normal_pair_inline(node, pair),
+        )
+    }
+
+    /// [`Stream::normal_pair`] as part of a loop that runs on vectors.
+    #[inline(always)]
+    pub(crate) fn normal_pair_inline(&self, node: u64, pair: u64) -> [f64; 2] {
         // 1 - u lies in (0, 1], so the logarithm is finite.
-        let radius = (-2.0 * (1.0 - self.uniform(node, 2 * pair)).ln()).sqrt();
-        let (sin, cos) = (std::f64::consts::TAU * self.uniform(node, 2 * pair + 1)).sin_cos();
+        let radius = (-2.0 * elementary::ln_f64(1.0 - self.uniform(node, 2 * pair))).sqrt();
+        let (cos, sin) = elementary::cos_sin_of_turns(self.uniform(node, 2 * pair + 1));
         [radius * cos, radius * sin]
     }
 }

@@ -49,6 +49,16 @@ pub(crate) fn write_text_file(path: &Path, text: &str) -> Result<()> {
     partial.take_name(path)
 }
 
+/// Makes sure that names in a directory are on disk, as far as the file system can.
+pub(crate) fn sync_directory(path: &Path) -> Result<()> {
+    let directory = std::fs::File::open(path).with_path(path, "")?;
+    match directory.sync_all() {
+        // Some network file systems cannot; a rename is durable there or is not.
+        Err(e) if matches!(e.raw_os_error(), Some(libc::EINVAL | libc::ENOTSUP)) => Ok(()),
+        other => other.with_path(path, ""),
+    }
+}
+
 /// A temporary file that disappears unless it was renamed.
 struct Partial(PathBuf);
 

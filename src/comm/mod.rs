@@ -181,7 +181,9 @@ impl World {
         let mut length = bytes.len() as u64;
         process.broadcast_into(&mut length);
         bytes.resize(length as usize, 0);
-        process.broadcast_into(&mut bytes[..]);
+        if length > 0 {
+            process.broadcast_into(&mut bytes[..]); // Open MPI refuses an empty message
+        }
         bytes
     }
 

@@ -10,6 +10,7 @@
 //! number of ranks but not on the number of threads.
 
 pub mod native;
+pub mod rowwise;
 #[cfg(feature = "torch")]
 pub mod torch;
 
@@ -72,6 +73,26 @@ pub struct LayerSums {
     pub bias: f64,
 }
 
+impl LayerSums {
+    /// Adds other sums of the same layer.
+    pub fn add(&mut self, other: &LayerSums) {
+        self.alpha += other.alpha;
+        self.rho += other.rho;
+        self.gamma += other.gamma;
+        self.bias += other.bias;
+    }
+
+    /// The sums for a multiple of the cotangent.
+    pub fn times(&self, weight: f64) -> LayerSums {
+        LayerSums {
+            alpha: weight * self.alpha,
+            rho: weight * self.rho,
+            gamma: weight * self.gamma,
+            bias: weight * self.bias,
+        }
+    }
+}
+
 /// What an engine does with the blocks of one rank. About a dozen operations; all algorithms of
 /// the crate are made of them.
 ///
@@ -131,14 +152,15 @@ pub trait Engine {
     /// `out = s ∘ g + ρ A (s ∘ g / d)`, the transposed layer.
     fn adjoint(&mut self, layer: &Self::Layer, g: &mut Self::Block, out: &mut Self::Block);
     /// [`Engine::adjoint`] and, in the same pass, the sums of the layer's gradient. `input` and
-    /// `output` are those of the forward layer; `with_bias` as there.
+    /// `output` are those of the forward layer, without an output `g` is that itself (the cotangent
+    /// of `½ ‖out‖²`); `with_bias` as there.
     fn adjoint_with_sums(
         &mut self,
         layer: &Self::Layer,
         with_bias: bool,
         g: &mut Self::Block,
         input: &Self::Block,
-        output: &Self::Block,
+        output: Option<&Self::Block>,
         out: &mut Self::Block,
     ) -> LayerSums;
 

@@ -7,6 +7,8 @@
 //!
 //! Not done: pinned staging buffers, and GPU-aware MPI.
 
+mod rowwise;
+
 use super::native::Scalar;
 use super::{Coefficients, Engine, LayerSums};
 use crate::comm::World;
@@ -169,10 +171,18 @@ fn csr<T: Scalar>(
     let entries = start as usize..part.indptr[rows.end] as usize;
     let indptr: Vec<i64> =
         part.indptr[rows.start..=rows.end].iter().map(|p| (p - start) as i64).collect();
-    let indices: Vec<i64> = part.indices[entries.clone()].iter().map(|&j| i64::from(j)).collect();
+    // Torch wants the columns of a row in ascending order.
+    let mut order: Vec<usize> = entries.collect();
+    for row in indptr.windows(2) {
+        order[row[0] as usize..row[1] as usize].sort_by_key(|&k| part.indices[k]);
+    }
+    let indices: Vec<i64> = order.iter().map(|&k| i64::from(part.indices[k])).collect();
     let kind = if T::BYTES == 4 { Kind::Float } else { Kind::Double };
     let values = match &part.weights {
-        Some(weights) => Tensor::f_from_slice(&weights[entries])?.to_kind(kind),
+        Some(weights) => {
+            let weights: Vec<f64> = order.iter().map(|&k| weights[k]).collect();
+            Tensor::f_from_slice(&weights)?.to_kind(kind)
+        }
         None => Tensor::f_ones([indices.len() as i64], (kind, Device::Cpu))?,
     };
     let matrix = Tensor::f_sparse_csr_tensor_crow_col_value_size(
@@ -314,13 +324,14 @@ impl<T: Scalar + tch::kind::Element> Engine for Torch<T> {
         with_bias: bool,
         g: &mut Tensor,
         input: &Tensor,
-        output: &Tensor,
+        output: Option<&Tensor>,
         out: &mut Tensor,
     ) -> LayerSums {
         let gathered = self.gather(g, Some(&l.ratio), Phase::Gradient);
         let bias = if with_bias { l.bias } else { 0.0 };
         let g = self.owned(g);
-        let gu = (&g * (self.owned(output) - bias)).to_kind(Kind::Double);
+        let output = output.map_or_else(|| g.shallow_clone(), |output| self.owned(output));
+        let gu = (&g * (output - bias)).to_kind(Kind::Double);
         let sums = Tensor::stack(
             &[
                 gu.sum(Kind::Double),

@@ -82,7 +82,7 @@ impl<E: Engine> Stack<E> {
                 with_bias,
                 from,
                 input,
-                &self.outputs[l],
+                Some(&self.outputs[l]),
                 to,
             );
             if !with_bias {
@@ -90,6 +90,45 @@ impl<E: Engine> Stack<E> {
             }
         }
         sums
+    }
+
+    /// Forward and back for `½ ‖g(x)‖²` (without the biases `½ ‖G x‖²`), whose cotangent is the
+    /// output itself: `gx = Gᵀ g(x)`. Adds `weight` times the local sums of every layer's gradient
+    /// to `sums` and returns the local `‖g(x)‖²`.
+    pub fn energy(
+        &mut self,
+        engine: &mut E,
+        model: &Model,
+        with_bias: bool,
+        (weight, sums): (f64, &mut [LayerSums]),
+        x: &mut E::Block,
+        gx: &mut E::Block,
+    ) -> f64 {
+        self.forward(engine, with_bias, x);
+        let last = self.layers.len() - 1;
+        let mut squares = 0.0;
+        for l in (0..=last).rev() {
+            let (before, after) = self.outputs.split_at_mut(l);
+            let (input, output) = (before.last().unwrap_or(x), &mut after[0]);
+            let [a, b] = &mut self.between;
+            let (from, to) = if l % 2 == 0 { (a, b) } else { (b, a) };
+            let to = if l == 0 { &mut *gx } else { to };
+            let layer = &self.layers[l];
+            let mut found = match l == last {
+                true => engine.adjoint_with_sums(layer, with_bias, output, input, None, to),
+                false => engine.adjoint_with_sums(layer, with_bias, from, input, Some(output), to),
+            };
+            if l == last {
+                // Σ g u with g = out and u = out − b.
+                let bias = if with_bias { model.layers[l].bias } else { 0.0 };
+                squares = found.alpha + bias * found.bias;
+            }
+            if !with_bias {
+                found.bias = 0.0; // G x does not depend on b
+            }
+            sums[l].add(&found.times(weight));
+        }
+        squares
     }
 
     /// `out = G x` (or `g(x)` with the biases), keeping nothing.

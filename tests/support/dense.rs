@@ -93,3 +93,53 @@ pub fn solve(m: &Mat<f64>, b: &[f64], columns: usize) -> Vec<f64> {
     let x = m.llt(faer::Side::Lower).expect("positive definite").solve(b);
     (0..n * columns).map(|k| x[(k / columns, k % columns)]).collect()
 }
+
+/// `log|det M|` by elimination with row exchanges.
+pub fn log_abs_det(m: &Matrix) -> f64 {
+    let mut m = m.clone();
+    let n = m.len();
+    let mut sum = 0.0;
+    for k in 0..n {
+        let pivot = (k..n).max_by(|&a, &b| m[a][k].abs().total_cmp(&m[b][k].abs())).unwrap();
+        m.swap(k, pivot);
+        sum += m[k][k].abs().ln();
+        let (above, below) = m.split_at_mut(k + 1);
+        for row in below {
+            let factor = row[k] / above[k][k];
+            (k..n).for_each(|j| row[j] -= factor * above[k][j]);
+        }
+    }
+    sum
+}
+
+/// Eigenvalues of a symmetric matrix by Jacobi rotations.
+pub fn symmetric_eigenvalues(mut a: Matrix) -> Vec<f64> {
+    let n = a.len();
+    for _sweep in 0..50 {
+        let off: f64 =
+            (0..n).flat_map(|i| (0..i).map(move |j| (i, j))).map(|(i, j)| a[i][j] * a[i][j]).sum();
+        if off < 1e-28 {
+            break;
+        }
+        for p in 0..n {
+            for q in p + 1..n {
+                if a[p][q].abs() < 1e-300 {
+                    continue;
+                }
+                let theta = (a[q][q] - a[p][p]) / (2.0 * a[p][q]);
+                let t = theta.signum() / (theta.abs() + (theta * theta + 1.0).sqrt());
+                let t = if theta == 0.0 { 1.0 } else { t };
+                let c = 1.0 / (t * t + 1.0).sqrt();
+                let s = t * c;
+                for row in a.iter_mut() {
+                    (row[p], row[q]) = (c * row[p] - s * row[q], s * row[p] + c * row[q]);
+                }
+                let (upper, lower) = a.split_at_mut(q);
+                for (x, y) in upper[p].iter_mut().zip(&mut lower[0]) {
+                    (*x, *y) = (c * *x - s * *y, s * *x + c * *y);
+                }
+            }
+        }
+    }
+    (0..n).map(|i| a[i][i]).collect()
+}

@@ -89,7 +89,7 @@ pub(super) trait Stencil<T: Scalar>: Sync + Copy {
         at: usize,
         own: &[T; W],
         gathered: &[T; W],
-        sums: &mut LayerSums,
+        sums: &mut Lanes<W>,
     ) -> [T; W];
 }
 
@@ -118,7 +118,7 @@ impl<T: Scalar> Stencil<T> for Forward<'_, T> {
         _at: usize,
         own: &[T; W],
         gathered: &[T; W],
-        _sums: &mut LayerSums,
+        _sums: &mut Lanes<W>,
     ) -> [T; W] {
         let (s, r) = (coefficient(self.scale, i), self.rho * coefficient(self.ratio, i));
         std::array::from_fn(|c| self.bias + s * own[c] + r * gathered[c])
@@ -149,24 +149,26 @@ impl<T: Scalar> Stencil<T> for Adjoint<'_, T> {
         _at: usize,
         own: &[T; W],
         gathered: &[T; W],
-        _sums: &mut LayerSums,
+        _sums: &mut Lanes<W>,
     ) -> [T; W] {
         let s = coefficient(self.scale, i);
         std::array::from_fn(|c| s * own[c] + self.rho * gathered[c])
     }
 }
 
-/// [`Adjoint`] with the sums of [`LayerSums`] in the same pass.
+/// [`Adjoint`] with the sums of [`LayerSums`] in the same pass. The forward output is the cotangent
+/// itself where `SAME`.
 #[derive(Clone, Copy)]
-pub(super) struct AdjointWithSums<'a, T> {
+pub(super) struct AdjointWithSums<'a, T, const SAME: bool> {
     pub adjoint: Adjoint<'a, T>,
     pub bias: T,
     pub log_degree: &'a [f64],
     pub input: &'a [T],
+    /// Not read where `SAME`.
     pub output: &'a [T],
 }
 
-impl<T: Scalar> Stencil<T> for AdjointWithSums<'_, T> {
+impl<T: Scalar, const SAME: bool> Stencil<T> for AdjointWithSums<'_, T, SAME> {
     const SUMS: bool = true;
     const SCALED: bool = true;
     fn rows(&self) -> usize {
@@ -183,33 +185,42 @@ impl<T: Scalar> Stencil<T> for AdjointWithSums<'_, T> {
         at: usize,
         own: &[T; W],
         gathered: &[T; W],
-        sums: &mut LayerSums,
+        sums: &mut Lanes<W>,
     ) -> [T; W] {
         let input: &[T; W] = tile(self.input, at);
-        let output: &[T; W] = tile(self.output, at);
+        let output: &[T; W] = if SAME { own } else { tile(self.output, at) };
         let log_degree = coefficient(self.log_degree, i);
-        let gu = row_sum(std::array::from_fn::<T, W, _>(|c| own[c] * (output[c] - self.bias)));
-        sums.alpha += gu;
-        sums.gamma += gu * log_degree;
-        sums.rho += row_sum(std::array::from_fn::<T, W, _>(|c| gathered[c] * input[c]));
-        sums.bias += row_sum(*own);
+        for c in 0..W {
+            let gu = (own[c] * (output[c] - self.bias)).to_f64();
+            sums.alpha[c] += gu;
+            sums.gamma[c] += gu * log_degree;
+            sums.rho[c] += (gathered[c] * input[c]).to_f64();
+            sums.bias[c] += own[c].to_f64();
+        }
         self.adjoint.row(i, at, own, gathered, sums)
     }
 }
 
-/// Sum of a row, halves onto halves: vector additions instead of a chain. Rows are added up in
-/// double precision.
-#[inline(always)]
-fn row_sum<T: Scalar, const W: usize>(mut values: [T; W]) -> f64 {
-    let mut width = W;
-    while width > 1 {
-        let half = width.div_ceil(2);
-        for c in 0..width / 2 {
-            values[c] += values[half + c];
+/// [`LayerSums`] of each column of a tile: adding across a row for every row would cost more than
+/// the row itself. Products are added up in double precision.
+pub(super) struct Lanes<const W: usize> {
+    alpha: [f64; W],
+    rho: [f64; W],
+    gamma: [f64; W],
+    bias: [f64; W],
+}
+
+impl<const W: usize> Lanes<W> {
+    const ZERO: Self = Lanes { alpha: [0.0; W], rho: [0.0; W], gamma: [0.0; W], bias: [0.0; W] };
+
+    fn total(&self) -> LayerSums {
+        LayerSums {
+            alpha: self.alpha.iter().sum(),
+            rho: self.rho.iter().sum(),
+            gamma: self.gamma.iter().sum(),
+            bias: self.bias.iter().sum(),
         }
-        width = half;
     }
-    values[0].to_f64()
 }
 
 /// Applies the stencil to `rows`; `out` holds just these rows.
@@ -294,7 +305,7 @@ impl<T: Scalar, S: Stencil<T>> Sweep<'_, T, S> {
         first: usize,
         sums: &mut LayerSums,
     ) {
-        let mut total = LayerSums::default();
+        let mut total = Lanes::<W>::ZERO;
         let rows_per_line = (LINE / (stride * T::BYTES)).max(1);
         let (stencil, csr, input) = (self.stencil, self.csr, self.input);
         let ends = csr.indptr[self.rows.start..=self.rows.end].windows(2);
@@ -341,7 +352,9 @@ impl<T: Scalar, S: Stencil<T>> Sweep<'_, T, S> {
             let made = stencil.row(i, at, tile(input, at), &gathered, &mut total);
             out[first..first + W].copy_from_slice(&made);
         }
-        sums.add(&total);
+        if S::SUMS {
+            sums.add(&total.total());
+        }
     }
 }
 

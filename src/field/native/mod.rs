@@ -7,6 +7,7 @@
 mod aligned;
 mod kernel;
 mod recurrence;
+mod rowwise;
 mod scalar;
 mod tiles;
 mod vector;
@@ -23,6 +24,7 @@ use crate::random::Stream;
 use aligned::Aligned;
 use kernel::{Csr, Stencil};
 use rayon::prelude::*;
+use std::cell::RefCell;
 use std::ops::Range;
 use std::rc::Rc;
 
@@ -59,6 +61,9 @@ pub struct Native<T: Scalar> {
     /// Rows to send in packing order, and the buffer they are packed into.
     send_rows: Vec<u32>,
     send: Vec<T>,
+    /// One sum per chunk of rows, so that passes allocate nothing.
+    sums: RefCell<Vec<f64>>,
+    layer_sums: Vec<LayerSums>,
 }
 
 /// `[owned + halo, s]` values, row-major.
@@ -104,6 +109,8 @@ impl<T: Scalar> Native<T> {
             inverse_degree: part.degree.iter().map(|d| 1.0 / d).collect(),
             send_rows: part.halo.send_order().collect(),
             send: Vec::new(),
+            sums: RefCell::new(vec![0.0; part.owned.div_ceil(CHUNK)]),
+            layer_sums: vec![LayerSums::default(); part.owned.div_ceil(CHUNK)],
             world,
             csr: Csr::new(&part),
             exchange,
@@ -145,31 +152,24 @@ impl<T: Scalar> Native<T> {
         let (mine, halo) = input.values.split_at_mut(owned * columns);
         let (inner, rest) = out.values.split_at_mut(interior * columns);
         let mut sums = LayerSums::default();
+        let scratch = &mut self.layer_sums[..];
         self.exchange.run(columns, &self.send, halo, |flight| {
             let timer = profile::start();
             // Pieces, to give MPI a turn between them; large enough to occupy all threads.
             let piece = 4 * CHUNK * rayon::current_num_threads();
             for (k, out) in inner.chunks_mut(piece * columns).enumerate() {
                 let rows = k * piece..k * piece + out.len() / columns;
-                over_rows(stencil, csr, mine, columns, rows, out, &mut sums);
+                over_rows(stencil, csr, mine, columns, rows, out, scratch, &mut sums);
                 flight.progress();
             }
             profile::stop(phase, timer, csr.bytes_of(0..interior, columns), 0);
         });
         let timer = profile::start();
         let boundary = &mut rest[..(owned - interior) * columns];
-        over_rows(stencil, csr, &input.values, columns, interior..owned, boundary, &mut sums);
+        let (halo_filled, edge) = (&input.values, interior..owned);
+        over_rows(stencil, csr, halo_filled, columns, edge, boundary, scratch, &mut sums);
         profile::stop(phase, timer, csr.bytes_of(interior..owned, columns), 0);
         sums
-    }
-}
-
-impl LayerSums {
-    pub(super) fn add(&mut self, other: &LayerSums) {
-        self.alpha += other.alpha;
-        self.rho += other.rho;
-        self.gamma += other.gamma;
-        self.bias += other.bias;
     }
 }
 
@@ -181,7 +181,8 @@ fn pack<T: Scalar>(values: &[T], columns: usize, rows: &[u32], send: &mut Vec<T>
 }
 
 /// Applies a stencil to `rows`, whose results are `out`, chunk by chunk; the sums of the chunks are
-/// added to `total` in order.
+/// left in `scratch` and added to `total` in order.
+#[allow(clippy::too_many_arguments)] // called twice, from the place that has them all
 fn over_rows<T: Scalar, S: Stencil<T>>(
     stencil: &S,
     csr: &Csr<T>,
@@ -189,6 +190,7 @@ fn over_rows<T: Scalar, S: Stencil<T>>(
     columns: usize,
     rows: Range<usize>,
     out: &mut [T],
+    scratch: &mut [LayerSums],
     total: &mut LayerSums,
 ) {
     let chunk = |k: usize, out: &mut [T]| {
@@ -203,7 +205,8 @@ fn over_rows<T: Scalar, S: Stencil<T>>(
     }
     let chunks = out.par_chunks_mut(CHUNK * columns).enumerate();
     if S::SUMS {
-        let sums: Vec<LayerSums> = chunks.map(|(k, out)| chunk(k, out)).collect();
+        let sums = &mut scratch[..rows.len().div_ceil(CHUNK)];
+        chunks.zip(sums.par_iter_mut()).for_each(|((k, out), sum)| *sum = chunk(k, out));
         sums.iter().for_each(|s| total.add(s));
     } else {
         chunks.for_each(|(k, out)| {
@@ -328,20 +331,37 @@ impl<T: Scalar> Engine for Native<T> {
         with_bias: bool,
         g: &mut Block<T>,
         input: &Block<T>,
-        output: &Block<T>,
+        output: Option<&Block<T>>,
         out: &mut Block<T>,
     ) -> LayerSums {
-        assert!(input.columns == g.columns && output.columns == g.columns, "blocks of one width");
-        let bias = if with_bias { l.bias } else { 0.0 };
+        let same_width = |block: &Block<T>| block.columns == g.columns;
+        assert!(same_width(input) && output.is_none_or(same_width), "blocks of one width");
+        let bias = T::from_f64(if with_bias { l.bias } else { 0.0 });
         let log_degree = std::mem::take(&mut self.log_degree);
-        let stencil = kernel::AdjointWithSums {
-            adjoint: kernel::Adjoint { scale: &l.scale, ratio: &l.ratio, rho: T::from_f64(l.rho) },
-            bias: T::from_f64(bias),
-            log_degree: &log_degree,
-            input: &input.values,
-            output: &output.values,
+        let adjoint = kernel::Adjoint { scale: &l.scale, ratio: &l.ratio, rho: T::from_f64(l.rho) };
+        let (log_d, input) = (&log_degree[..], &input.values[..]);
+        let sums = match output {
+            Some(Block { values: output, .. }) => {
+                let stencil = kernel::AdjointWithSums::<T, false> {
+                    adjoint,
+                    bias,
+                    log_degree: log_d,
+                    input,
+                    output,
+                };
+                self.sweep(&stencil, g, out, Phase::Gradient)
+            }
+            None => {
+                let stencil = kernel::AdjointWithSums::<T, true> {
+                    adjoint,
+                    bias,
+                    log_degree: log_d,
+                    input,
+                    output: &[],
+                };
+                self.sweep(&stencil, g, out, Phase::Gradient)
+            }
         };
-        let sums = self.sweep(&stencil, g, out, Phase::Gradient);
         self.log_degree = log_degree;
         sums
     }

@@ -1,6 +1,7 @@
 //! The two precisions of the native engine.
 
-use std::ops::{Add, AddAssign, Mul, Sub};
+use crate::elementary;
+use std::ops::{Add, AddAssign, Div, Mul, Sub};
 
 /// `f32` or `f64`.
 pub trait Scalar:
@@ -8,10 +9,12 @@ pub trait Scalar:
     + Send
     + Sync
     + PartialEq
+    + PartialOrd
     + std::fmt::Debug
     + Add<Output = Self>
     + Sub<Output = Self>
     + Mul<Output = Self>
+    + Div<Output = Self>
     + AddAssign
     + mpi::traits::Equivalence
     + 'static
@@ -30,6 +33,12 @@ pub trait Scalar:
     fn sign(bits: u64) -> Self;
     /// `1` with bit `at` of 32 as its sign: narrow integers keep single precision in one vector.
     fn sign_of_low(bits: u32, at: u32) -> Self;
+    /// Square root.
+    fn sqrt(self) -> Self;
+    /// `exp`, in code that runs on vectors.
+    fn exp(self) -> Self;
+    /// Natural logarithm of a positive normal number, in code that runs on vectors.
+    fn ln(self) -> Self;
 }
 
 impl Scalar for f32 {
@@ -46,6 +55,18 @@ impl Scalar for f32 {
     #[inline(always)]
     fn sign(bits: u64) -> f32 {
         f32::from_bits(1.0f32.to_bits() | (bits as u32) << 31)
+    }
+    #[inline(always)]
+    fn sqrt(self) -> f32 {
+        f32::sqrt(self)
+    }
+    #[inline(always)]
+    fn exp(self) -> f32 {
+        elementary::exp_f32(self)
+    }
+    #[inline(always)]
+    fn ln(self) -> f32 {
+        elementary::ln_f32(self)
     }
     #[inline(always)]
     fn sign_of_low(bits: u32, at: u32) -> f32 {
@@ -67,6 +88,18 @@ impl Scalar for f64 {
     #[inline(always)]
     fn sign(bits: u64) -> f64 {
         f64::from_bits(1.0f64.to_bits() | bits << 63)
+    }
+    #[inline(always)]
+    fn sqrt(self) -> f64 {
+        f64::sqrt(self)
+    }
+    #[inline(always)]
+    fn exp(self) -> f64 {
+        elementary::exp_f64(self)
+    }
+    #[inline(always)]
+    fn ln(self) -> f64 {
+        elementary::ln_f64(self)
     }
     #[inline(always)]
     fn sign_of_low(bits: u32, at: u32) -> f64 {

@@ -152,23 +152,51 @@ pub(super) fn fill_normals<T: Scalar>(
     columns: usize,
 ) {
     each_chunk(ids, values, columns, |ids, values| {
-        for (&id, row) in ids.iter().zip(values.chunks_exact_mut(columns)) {
-            normals(stream, u64::from(id), first, row);
+        // Short pieces: the rows stay in the nearest cache from pair to pair.
+        for (ids, values) in ids.chunks(PIECE).zip(values.chunks_mut(PIECE * columns)) {
+            Arch::new().dispatch(Normals { stream, first, ids, values, columns });
         }
     });
 }
 
-/// Normal numbers of columns `first..first + row.len()` of a node, two per pair.
-fn normals<T: Scalar>(stream: Stream, node: u64, first: u64, row: &mut [T]) {
-    let mut c = 0;
-    while c < row.len() {
-        let column = first + c as u64;
-        let pair = stream.normal_pair(node, column / 2);
-        let from = (column % 2) as usize;
-        for &value in &pair[from..] {
-            if c < row.len() {
-                row[c] = T::from_f64(value);
-                c += 1;
+/// Nodes whose normal numbers are computed at once.
+const PIECE: usize = 128;
+
+/// At most [`PIECE`] rows to fill with normal numbers.
+struct Normals<'a, T> {
+    stream: Stream,
+    first: u64,
+    ids: &'a [u32],
+    values: &'a mut [T],
+    columns: usize,
+}
+
+impl<T: Scalar> WithSimd for Normals<'_, T> {
+    type Output = ();
+
+    /// [`Stream::normal_pair`] for all nodes, pair after pair, by functions that run on vectors.
+    #[inline(always)]
+    fn with_simd<V: Simd>(self, _: V) {
+        let Normals { stream, first, ids, values, columns } = self;
+        let mut pairs = [[0.0f64; PIECE]; 2];
+        let [cosines, sines] = &mut pairs;
+        let last = first + columns as u64;
+        for pair in first / 2..last.div_ceil(2) {
+            for ((cosine, sine), &id) in cosines.iter_mut().zip(sines.iter_mut()).zip(ids) {
+                [*cosine, *sine] = stream.normal_pair_inline(u64::from(id), pair);
+            }
+            let rows = values.chunks_exact_mut(columns);
+            let pairs = rows.zip(cosines.iter().zip(&*sines));
+            match (2 * pair).checked_sub(first) {
+                Some(at) if 2 * pair + 1 < last => {
+                    let at = at as usize;
+                    for (row, (cosine, sine)) in pairs {
+                        row[at..at + 2]
+                            .copy_from_slice(&[T::from_f64(*cosine), T::from_f64(*sine)]);
+                    }
+                }
+                Some(at) => pairs.for_each(|(row, (c, _))| row[at as usize] = T::from_f64(*c)),
+                None => pairs.for_each(|(row, (_, s))| row[0] = T::from_f64(*s)),
             }
         }
     }

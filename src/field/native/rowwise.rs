@@ -1,0 +1,400 @@
+//! Row passes of training: each chunk of rows by one thread, in vector registers.
+//!
+//! The loops are written for a width known at compile time where it is a common one (`W`), and for
+//! any width otherwise (`W = 0`); [`pulp`] compiles them for the vector units found at run time.
+
+use super::{Block, CHUNK, Native, Scalar, inline, vector};
+use crate::field::rowwise::{AdamStep, Draw, Moving, Rowwise};
+use crate::profile::{self, Phase};
+use crate::random::Stream;
+use pulp::Arch;
+use rayon::prelude::*;
+
+/// Calls `$f::<T, W>($columns, ...)` with the width as a constant where it is a common one, in
+/// code for the vector units of this machine.
+macro_rules! by_width {
+    ($columns:expr, $f:ident($($argument:expr),*)) => {
+        Arch::new().dispatch(
+            #[inline(always)]
+            || match $columns {
+                1 => $f::<T, 1>(1, $($argument),*),
+                8 => $f::<T, 8>(8, $($argument),*),
+                10 => $f::<T, 10>(10, $($argument),*),
+                16 => $f::<T, 16>(16, $($argument),*),
+                columns => $f::<T, 0>(columns, $($argument),*),
+            },
+        )
+    };
+}
+
+/// The width as the compiler should see it.
+#[inline(always)]
+const fn width<const W: usize>(columns: usize) -> usize {
+    if W == 0 { columns } else { W }
+}
+
+/// Fewest chunks that one thread takes: all of them where sharing would not pay.
+fn least(rows: usize) -> usize {
+    if inline(rows) { usize::MAX } else { 1 }
+}
+
+/// Chunks of owned rows.
+trait Chunks<T: Scalar> {
+    fn chunks<'b>(&self, block: &'b Block<T>) -> rayon::slice::Chunks<'b, T>;
+    fn chunks_mut<'b>(&self, block: &'b mut Block<T>) -> rayon::slice::ChunksMut<'b, T>;
+}
+
+impl<T: Scalar> Chunks<T> for Native<T> {
+    fn chunks<'b>(&self, block: &'b Block<T>) -> rayon::slice::Chunks<'b, T> {
+        self.owned(block).par_chunks(CHUNK * block.columns)
+    }
+
+    fn chunks_mut<'b>(&self, block: &'b mut Block<T>) -> rayon::slice::ChunksMut<'b, T> {
+        let columns = block.columns;
+        self.owned_mut(block).par_chunks_mut(CHUNK * columns)
+    }
+}
+
+impl<T: Scalar> Rowwise for Native<T> {
+    fn product(&self, beta: f64, alpha: f64, a: &Block<T>, b: &Block<T>, y: &mut Block<T>) {
+        assert!(a.columns == b.columns && a.columns == y.columns, "blocks of one width");
+        let (beta, alpha) = (T::from_f64(beta), T::from_f64(alpha));
+        let rows = self.chunks_mut(y).zip(self.chunks(a)).zip(self.chunks(b));
+        rows.with_min_len(least(self.part.owned)).for_each(|((y, a), b)| {
+            Arch::new().dispatch(
+                #[inline(always)]
+                || match beta == T::ZERO {
+                    true => zip3(y, a, b, |_, a, b| alpha * a * b),
+                    false => zip3(y, a, b, |y, a, b| beta * y + alpha * a * b),
+                },
+            )
+        });
+    }
+
+    fn residual(
+        &self,
+        p: f64,
+        mask: &Block<T>,
+        target: Option<&Block<T>>,
+        x: &Block<T>,
+        g: &mut Block<T>,
+    ) -> f64 {
+        assert_eq!(x.columns, g.columns, "blocks of one width");
+        let (timer, columns, p) = (profile::start(), x.columns, T::from_f64(p));
+        // Without a target the mask stands in for it, times nothing.
+        let (target, times) = target.map_or((mask, T::ZERO), |target| (target, T::ONE));
+        let mut sums = self.sums.borrow_mut();
+        let rows = self.chunks_mut(g).zip(self.chunks(x));
+        let rows = rows.zip(self.chunks(mask)).zip(self.chunks(target));
+        let rows = rows.zip(sums.par_iter_mut()).with_min_len(least(self.part.owned));
+        rows.for_each(|((((g, x), mask), target), sum)| {
+            *sum = by_width!(columns, residual(p, mask, target, times, x, g));
+        });
+        profile::stop(Phase::Vector, timer, self.bytes(columns, 3), 0);
+        sums.iter().sum() // in the order of the chunks
+    }
+
+    fn draw(&self, draw: Draw, stream: Stream, w: Option<&Block<T>>, u: &mut Block<T>) {
+        let (timer, columns) = (profile::start(), u.columns);
+        let ids = self.part.owned_ids().par_chunks(CHUNK);
+        let fill = |ids: &[u32], u: &mut [T]| match draw {
+            Draw::Normal => vector::fill_normals(stream, 0, ids, u, columns),
+            Draw::Rademacher => vector::fill_signs(stream, 0, ids, u, columns),
+        };
+        let rows = self.chunks_mut(u).zip(ids);
+        match w {
+            Some(w) => {
+                let rows = rows.zip(self.chunks(w)).with_min_len(least(self.part.owned));
+                // The chunk is still in the nearest cache when it is scaled.
+                rows.for_each(|((u, ids), w)| {
+                    fill(ids, u);
+                    by_width!(columns, scale(w, u));
+                });
+            }
+            None => {
+                let rows = rows.with_min_len(least(self.part.owned));
+                rows.for_each(|(u, ids)| fill(ids, u));
+            }
+        }
+        profile::stop(Phase::Random, timer, self.bytes(columns, 1), 0);
+    }
+
+    fn locate(&self, mean: Option<&Block<T>>, scale: &Block<T>, t: &Block<T>, x: &mut Block<T>) {
+        assert_eq!(t.columns, x.columns, "blocks of one width");
+        let (timer, columns) = (profile::start(), t.columns);
+        let (mean, times) = mean.map_or((scale, T::ZERO), |mean| (mean, T::ONE));
+        let rows = self.chunks_mut(x).zip(self.chunks(t));
+        let rows = rows.zip(self.chunks(mean)).zip(self.chunks(scale));
+        rows.with_min_len(least(self.part.owned)).for_each(|(((x, t), mean), scale)| {
+            by_width!(columns, locate(mean, times, scale, t, x));
+        });
+        profile::stop(Phase::Vector, timer, self.bytes(columns, 2), 0);
+    }
+
+    fn pull(
+        &self,
+        scale: &Block<T>,
+        t: &Block<T>,
+        g: &mut Block<T>,
+        mean: &mut Block<T>,
+        spread: &mut Block<T>,
+    ) {
+        assert_eq!(t.columns, g.columns, "blocks of one width");
+        let (timer, columns) = (profile::start(), t.columns);
+        let rows = self.chunks_mut(g).zip(self.chunks(t)).zip(self.chunks(scale));
+        let rows = rows.zip(self.chunks_mut(mean)).zip(self.chunks_mut(spread));
+        rows.with_min_len(least(self.part.owned)).for_each(|((((g, t), scale), mean), spread)| {
+            by_width!(columns, pull(scale, t, g, mean, spread));
+        });
+        profile::stop(Phase::Vector, timer, self.bytes(columns, 3), 0);
+    }
+
+    fn row_dots(&self, w: &Block<T>, x: &Block<T>, y: &Block<T>, out: &mut Block<T>) {
+        assert_eq!(x.columns, y.columns, "blocks of one width");
+        let (timer, columns) = (profile::start(), x.columns);
+        let rows = self.chunks_mut(out).zip(self.chunks(w)).zip(self.chunks(x)).zip(self.chunks(y));
+        rows.with_min_len(least(self.part.owned)).for_each(|(((out, w), x), y)| {
+            by_width!(columns, row_dots(w, x, y, out));
+        });
+        profile::stop(Phase::Vector, timer, self.bytes(columns, 2), 0);
+    }
+
+    fn subtract_linear(&self, f: &Block<T>, c: &[f64], base: &Block<T>, out: &mut Block<T>) {
+        assert_eq!(f.columns, c.len(), "one coefficient per feature");
+        let rows = self.chunks_mut(out).zip(self.chunks(f)).zip(self.chunks(base));
+        rows.with_min_len(least(self.part.owned)).for_each(|((out, f), base)| {
+            let rows = out.iter_mut().zip(f.chunks_exact(c.len())).zip(base);
+            for ((out, f), base) in rows {
+                let linear: f64 = f.iter().zip(c).map(|(f, c)| f.to_f64() * c).sum();
+                *out = T::from_f64(base.to_f64() - linear);
+            }
+        });
+    }
+
+    fn project(&self, f: &Block<T>, v: &Block<T>, out: &mut [f64]) {
+        assert_eq!(f.columns, out.len(), "one sum per feature");
+        let mut sums = self.sums.borrow_mut();
+        let chunks = sums.len();
+        sums.resize(chunks * out.len(), 0.0);
+        let rows = self.chunks(f).zip(self.chunks(v)).zip(sums.par_chunks_mut(out.len()));
+        rows.with_min_len(least(self.part.owned)).for_each(|((f, v), sums)| {
+            sums.fill(0.0);
+            for (f, v) in f.chunks_exact(sums.len()).zip(v) {
+                sums.iter_mut().zip(f).for_each(|(sum, f)| *sum += f.to_f64() * v.to_f64());
+            }
+        });
+        out.fill(0.0);
+        for sums in sums.chunks_exact(out.len()) {
+            out.iter_mut().zip(sums).for_each(|(out, sum)| *out += sum);
+        }
+        sums.truncate(chunks);
+    }
+
+    fn adam(
+        &self,
+        step: &AdamStep,
+        weight: f64,
+        gradient: &Block<T>,
+        field: &mut Moving<Block<T>>,
+    ) {
+        let (timer, step, weight) = (profile::start(), Adam::new(step), T::from_f64(weight));
+        let Moving { value, first, second } = field;
+        let rows = self.chunks_mut(value).zip(self.chunks_mut(first)).zip(self.chunks_mut(second));
+        let rows = rows.zip(self.chunks(gradient)).with_min_len(least(self.part.owned));
+        rows.for_each(|(((p, m), v), g)| {
+            Arch::new().dispatch(
+                #[inline(always)]
+                || {
+                    for (((p, m), v), &g) in p.iter_mut().zip(m).zip(v).zip(g) {
+                        step.update(weight * g, p, m, v);
+                    }
+                },
+            )
+        });
+        profile::stop(Phase::Vector, timer, self.bytes(1, 7), 0);
+    }
+
+    fn adam_positive(
+        &self,
+        step: &AdamStep,
+        weight: f64,
+        gradient: &Block<T>,
+        field: &mut Moving<Block<T>>,
+        positive: &mut Block<T>,
+    ) -> f64 {
+        let (timer, step, weight) = (profile::start(), Adam::new(step), T::from_f64(weight));
+        let mut sums = self.sums.borrow_mut();
+        let Moving { value, first, second } = field;
+        let rows = self.chunks_mut(value).zip(self.chunks_mut(first)).zip(self.chunks_mut(second));
+        let rows = rows.zip(self.chunks(gradient)).zip(self.chunks_mut(positive));
+        let rows = rows.zip(sums.par_iter_mut()).with_min_len(least(self.part.owned));
+        rows.for_each(|(((((p, m), v), g), positive), sum)| {
+            *sum = Arch::new().dispatch(
+                #[inline(always)]
+                || adam_positive(&step, weight, (p, m, v), g, positive),
+            );
+        });
+        profile::stop(Phase::Vector, timer, self.bytes(1, 9), 0);
+        sums.iter().sum() // in the order of the chunks
+    }
+
+    fn softplus(&self, a: &Block<T>, positive: &mut Block<T>) {
+        assert_eq!(a.columns, positive.columns, "blocks of one width");
+        for (positive, a) in self.owned_mut(positive).iter_mut().zip(self.owned(a)) {
+            *positive = softplus(*a);
+        }
+    }
+}
+
+#[inline(always)]
+fn zip3<T: Scalar>(y: &mut [T], a: &[T], b: &[T], f: impl Fn(T, T, T) -> T) {
+    for ((y, &a), &b) in y.iter_mut().zip(a).zip(b) {
+        *y = f(*y, a, b);
+    }
+}
+
+#[inline(always)]
+fn residual<T: Scalar, const W: usize>(
+    columns: usize,
+    p: T,
+    mask: &[T],
+    target: &[T],
+    times: T,
+    x: &[T],
+    g: &mut [T],
+) -> f64 {
+    let columns = width::<W>(columns);
+    let mut sum = 0.0;
+    let rows = x.chunks_exact(columns).zip(g.chunks_exact_mut(columns)).zip(mask).zip(target);
+    for (((x, g), &mask), &target) in rows {
+        let (target, pull) = (times * target, p * mask);
+        let mut squares = T::ZERO;
+        for (&x, g) in x.iter().zip(g) {
+            let difference = x - target;
+            *g += pull * difference;
+            squares += difference * difference;
+        }
+        sum += (mask * squares).to_f64();
+    }
+    sum
+}
+
+#[inline(always)]
+fn scale<T: Scalar, const W: usize>(columns: usize, w: &[T], u: &mut [T]) {
+    for (u, &w) in u.chunks_exact_mut(width::<W>(columns)).zip(w) {
+        u.iter_mut().for_each(|u| *u = w * *u);
+    }
+}
+
+#[inline(always)]
+fn locate<T: Scalar, const W: usize>(
+    columns: usize,
+    mean: &[T],
+    times: T,
+    scale: &[T],
+    t: &[T],
+    x: &mut [T],
+) {
+    let columns = width::<W>(columns);
+    let rows = t.chunks_exact(columns).zip(x.chunks_exact_mut(columns)).zip(mean).zip(scale);
+    for (((t, x), &mean), &scale) in rows {
+        let mean = times * mean;
+        t.iter().zip(x).for_each(|(&t, x)| *x = mean + scale * t);
+    }
+}
+
+#[inline(always)]
+fn pull<T: Scalar, const W: usize>(
+    columns: usize,
+    scale: &[T],
+    t: &[T],
+    g: &mut [T],
+    mean: &mut [T],
+    spread: &mut [T],
+) {
+    let columns = width::<W>(columns);
+    let rows = t.chunks_exact(columns).zip(g.chunks_exact_mut(columns));
+    for (((&scale, (t, g)), mean), spread) in scale.iter().zip(rows).zip(mean).zip(spread) {
+        let (mut sum, mut dot) = (T::ZERO, T::ZERO);
+        for (&t, g) in t.iter().zip(g) {
+            sum += *g;
+            dot += *g * t;
+            *g = scale * *g;
+        }
+        (*mean, *spread) = (sum, dot);
+    }
+}
+
+#[inline(always)]
+fn row_dots<T: Scalar, const W: usize>(columns: usize, w: &[T], x: &[T], y: &[T], out: &mut [T]) {
+    let columns = width::<W>(columns);
+    let rows = x.chunks_exact(columns).zip(y.chunks_exact(columns));
+    for ((out, &w), (x, y)) in out.iter_mut().zip(w).zip(rows) {
+        let mut dot = T::ZERO;
+        x.iter().zip(y).for_each(|(&x, &y)| dot += x * y);
+        *out = dot / w;
+    }
+}
+
+/// [`AdamStep`] in the precision of the engine.
+#[derive(Clone, Copy)]
+struct Adam<T> {
+    beta1: T,
+    rest1: T,
+    beta2: T,
+    rest2: T,
+    rate: T,
+    epsilon: T,
+}
+
+impl<T: Scalar> Adam<T> {
+    fn new(step: &AdamStep) -> Self {
+        let number = T::from_f64;
+        Adam {
+            beta1: number(step.beta1),
+            rest1: number(1.0 - step.beta1),
+            beta2: number(step.beta2),
+            rest2: number(1.0 - step.beta2),
+            rate: number(step.rate),
+            epsilon: number(step.epsilon),
+        }
+    }
+
+    #[inline(always)]
+    fn update(&self, g: T, p: &mut T, m: &mut T, v: &mut T) {
+        *m = self.beta1 * *m + self.rest1 * g;
+        *v = self.beta2 * *v + self.rest2 * g * g;
+        *p = *p - self.rate * *m / (v.sqrt() + self.epsilon);
+    }
+}
+
+#[inline(always)]
+fn adam_positive<T: Scalar>(
+    step: &Adam<T>,
+    weight: T,
+    (p, m, v): (&mut [T], &mut [T], &mut [T]),
+    gradient: &[T],
+    positive: &mut [T],
+) -> f64 {
+    let mut sum = 0.0;
+    let state = p.iter_mut().zip(m).zip(v);
+    for ((((p, m), v), &g), positive) in state.zip(gradient).zip(positive) {
+        sum += positive.ln().to_f64();
+        // The derivative of softplus is the sigmoid.
+        let sigmoid = T::ONE / (T::ONE + (T::ZERO - *p).exp());
+        step.update((weight * g - T::ONE / *positive) * sigmoid, p, m, v);
+        *positive = softplus(*p);
+    }
+    sum
+}
+
+/// `log(1 + exp a)`, accurate for all `a`.
+#[inline(always)]
+fn softplus<T: Scalar>(a: T) -> T {
+    let above = if a > T::ZERO { a } else { T::ZERO };
+    let e = (a - above - above).exp(); // of −|a|
+    // Kahan's log(1 + e): what rounding has done to 1 + e is undone by the quotient.
+    let w = T::ONE + e;
+    let tail = if w == T::ONE { e } else { w.ln() * (e / (w - T::ONE)) };
+    above + tail
+}

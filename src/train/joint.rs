@@ -1,0 +1,177 @@
+//! `E[log p(y, x | θ, σ)]` and its gradient, for columns `x` from anywhere.
+//!
+//! With `z = g(x)`, `N` nodes and `M` of them observed (paper, Eq. 12):
+//!
+//! ```text
+//! −log p(y, x) = ½ ‖z‖² − Σ_l log|det G_l| + ½ σ⁻² Σ_i m_i (y_i − x_i)² + M log σ + ½ (N + M) log 2π
+//! ```
+//!
+//! The ELBO takes the expectation under `q`, Fisher's identity under the posterior; both come here
+//! with blocks of columns ([`Columns`]) and differ only in where these come from. Sums of all
+//! blocks are collected on the rank ([`Joint::write`]), put into one reduction by the caller
+//! together with whatever else it needs, and turned into value and gradient ([`finish`]).
+
+use super::Parameters;
+use crate::field::{LayerSums, rowwise::Rowwise};
+use crate::logdet::LogDet;
+use crate::model::{Gamma, PER_LAYER, Stack};
+
+/// The data as node fields of an engine.
+pub struct Observations<B> {
+    /// 1 where observed, 0 elsewhere: `m` of the paper.
+    pub mask: B,
+    /// `y` in standardised units, 0 where unobserved.
+    pub y: B,
+    /// `M`, over all ranks.
+    pub count: f64,
+}
+
+/// What the columns of a block are.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Columns {
+    /// Samples of `x`: the expectation is their mean.
+    Samples,
+    /// The mean of `x`, one column. With [`Columns::Deviations`] it makes up the expectation:
+    /// `E f(x) = f(E x) + E f₀(x − E x)` for quadratic `f` with homogeneous part `f₀`.
+    Mean,
+    /// Deviations from the mean, with expectation zero.
+    Deviations,
+}
+
+/// Collects the sums of one evaluation; owns the blocks between layers.
+pub struct Joint<E: Rowwise> {
+    mean: Stack<E>,
+    many: Stack<E>,
+    sums: Vec<LayerSums>,
+    /// `E ‖g(x)‖²`, local.
+    energy: f64,
+    /// `E Σ m (y − x)²`, local.
+    misfit: f64,
+}
+
+impl<E: Rowwise> Joint<E> {
+    /// For a model of `layers` layers and blocks of `columns` columns.
+    pub fn new(engine: &E, layers: usize, columns: usize) -> Self {
+        Joint {
+            mean: Stack::new(engine, layers, 1),
+            many: Stack::new(engine, layers, columns),
+            sums: vec![LayerSums::default(); layers],
+            energy: 0.0,
+            misfit: 0.0,
+        }
+    }
+
+    /// Begins an evaluation at these parameters.
+    pub fn begin(&mut self, engine: &E, p: &Parameters) {
+        self.mean.prepare(engine, &p.model);
+        self.many.prepare(engine, &p.model);
+        self.sums.fill(LayerSums::default());
+        (self.energy, self.misfit) = (0.0, 0.0);
+    }
+
+    /// Adds a block. Without observations only `½ E ‖g(x)‖²` is taken in.
+    ///
+    /// `gx` becomes the gradient of `½ ‖g(x)‖² + ½ σ⁻² Σ m (y − x)²` in each column: that of the
+    /// expectation times the number of columns.
+    pub fn add(
+        &mut self,
+        engine: &mut E,
+        p: &Parameters,
+        columns: Columns,
+        observations: Option<&Observations<E::Block>>,
+        x: &mut E::Block,
+        gx: &mut E::Block,
+    ) {
+        let weight = 1.0 / engine.columns(x) as f64;
+        let stack = if columns == Columns::Mean { &mut self.mean } else { &mut self.many };
+        // What is homogeneous in the deviations knows neither biases nor data.
+        let whole = columns != Columns::Deviations;
+        let sums = (weight, &mut self.sums[..]);
+        self.energy += weight * stack.energy(engine, &p.model, whole, sums, x, gx);
+        if let Some(data) = observations {
+            let precision = (-2.0 * p.log_sigma).exp();
+            let target = whole.then_some(&data.y);
+            self.misfit += weight * engine.residual(precision, &data.mask, target, x, gx);
+        }
+    }
+
+    /// Adds to `E Σ m (y − x)²` what is known in closed form (local).
+    pub fn add_misfit(&mut self, local: f64) {
+        self.misfit += local;
+    }
+
+    /// Numbers to be summed over the ranks, for a model of `layers` layers.
+    pub const fn slots(layers: usize) -> usize {
+        PER_LAYER * layers + 2
+    }
+
+    /// Writes the local sums.
+    pub fn write(&self, slots: &mut [f64]) {
+        let (layers, rest) = slots.split_at_mut(PER_LAYER * self.sums.len());
+        write_sums(&self.sums, layers);
+        rest.copy_from_slice(&[self.energy, self.misfit]);
+    }
+}
+
+/// One layer after the other, for a reduction.
+pub(super) fn write_sums(sums: &[LayerSums], slots: &mut [f64]) {
+    for (s, slots) in sums.iter().zip(slots.chunks_exact_mut(PER_LAYER)) {
+        slots.copy_from_slice(&[s.alpha, s.rho, s.gamma, s.bias]);
+    }
+}
+
+/// The gradient `(θ₁, θ₂, θ₃, b)` of one layer from its sums over all ranks:
+/// `∂θ₁ = Σ g u`, `∂θ₂ = (1 − ρ²) Σ t h`, `∂θ₃ = γ (1 − γ) Σ g u log d`, `∂b = Σ g`, less that of
+/// `log|det G|`.
+pub(super) fn layer_gradient(
+    p: &crate::model::Model,
+    l: usize,
+    sums: &[f64],
+    log_det: &LogDet,
+    gradient: &mut [f64],
+) {
+    let c = p.coefficients(l);
+    gradient[0] = sums[0] - log_det.theta1;
+    gradient[1] = (1.0 - c.rho * c.rho) * sums[1] - log_det.theta2;
+    gradient[2] = match p.gamma {
+        Gamma::Free => c.gamma * (1.0 - c.gamma) * sums[2] - log_det.theta3,
+        Gamma::Fixed(_) => 0.0,
+    };
+    gradient[3] = sums[3];
+}
+
+/// The value of an evaluation, from sums over all ranks.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Value {
+    /// `E log p(y, x)` without the constant `−½ (N + M) log 2π`.
+    pub log_joint: f64,
+    /// `E ‖g(x)‖²`.
+    pub energy: f64,
+    /// `E Σ m (y − x)²`.
+    pub misfit: f64,
+}
+
+/// Turns the sums over all ranks into the value and the gradient of **minus** it, in the order of
+/// [`Parameters`]; what stays fixed has gradient zero.
+pub fn finish(
+    p: &Parameters,
+    observed: f64,
+    slots: &[f64],
+    log_det: impl Fn(usize) -> LogDet,
+    gradient: &mut [f64],
+) -> Value {
+    let layers = p.model.layers.len();
+    let (sums, rest) = slots.split_at(PER_LAYER * layers);
+    let (energy, misfit) = (rest[0], rest[1]);
+    let precision = (-2.0 * p.log_sigma).exp();
+    let mut log_joint = -0.5 * (energy + precision * misfit) - observed * p.log_sigma;
+    for l in 0..layers {
+        let at = PER_LAYER * l..PER_LAYER * (l + 1);
+        let log_det = log_det(l);
+        log_joint += log_det.value;
+        layer_gradient(&p.model, l, &sums[at.clone()], &log_det, &mut gradient[at]);
+    }
+    gradient[PER_LAYER * layers] = observed - precision * misfit;
+    p.mask(gradient);
+    Value { log_joint, energy, misfit }
+}
