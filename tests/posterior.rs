@@ -321,3 +321,200 @@ fn trivial_systems() {
         assert!(engine.download(&x).iter().all(|v| v.abs() < 1e-6));
     }
 }
+
+// ---- mean, variances and samples ------------------------------------------------------------
+
+use dgmrf::posterior::{Choice, Features, Options, Problem, Variance, infer};
+
+/// Tight enough for comparisons between engines and numbers of ranks.
+fn tight(variance: Variance, samples: usize) -> Options {
+    let cg = cg::Options { tolerance: 1e-12, verify: true, ..Default::default() };
+    Options { samples, variance, seed: 5, cg, batch: Some(7), ..Options::default() }
+}
+
+/// `[N, count]` features: a constant and noise.
+fn feature_values(nodes: usize, count: usize) -> Vec<f64> {
+    let stream = Stream::new(3, Purpose::Test, 9);
+    let value = |k: usize| match k % count {
+        0 => 1.0,
+        f => stream.normal((k / count) as u64, f as u64),
+    };
+    (0..nodes * count).map(value).collect()
+}
+
+/// `(mean, variance)` of `x + F c` by the dense joint precision of `(x, c)`.
+fn dense_posterior(case: &Case, features: usize, prior_precision: f64) -> (Vec<f64>, Vec<f64>) {
+    let n = case.graph.nodes();
+    let (q, g) = dense::precision(&case.graph, &case.layers, &case.observed, case.sigma);
+    let mean_only = Case { samples: 0, ..case.clone() };
+    let rhs = mean_only.dense_rhs(&g);
+    let f = feature_values(n, features.max(1));
+    let weight = |i: usize| if case.observed[i] { case.sigma.powi(-2) } else { 0.0 };
+    let value = |i: usize, k: usize| f[i * features + k];
+    let joint = Mat::from_fn(n + features, n + features, |a, b| match (a < n, b < n) {
+        (true, true) => q[(a, b)],
+        (true, false) => weight(a) * value(a, b - n),
+        (false, true) => weight(b) * value(b, a - n),
+        (false, false) => {
+            let sum: f64 = (0..n).map(|i| weight(i) * value(i, a - n) * value(i, b - n)).sum();
+            sum + if a == b { prior_precision } else { 0.0 }
+        }
+    });
+    let right: Vec<f64> = (0..n + features)
+        .map(|a| match a < n {
+            true => rhs[a],
+            false => (0..n).map(|i| weight(i) * value(i, a - n) * case.y[i]).sum(),
+        })
+        .collect();
+    let solved = dense::solve(&joint, &right, 1);
+    let identity: Vec<f64> = (0..(n + features).pow(2))
+        .map(|k| f64::from(u8::from(k / (n + features) == k % (n + features))))
+        .collect();
+    let inverse = dense::solve(&joint, &identity, n + features);
+    let at = |i: usize, a: usize| match a < n {
+        true => f64::from(u8::from(a == i)),
+        false => value(i, a - n),
+    };
+    let touched = |i: usize| std::iter::once(i).chain(n..n + features);
+    let mean = (0..n).map(|i| touched(i).map(|a| at(i, a) * solved[a]).sum()).collect();
+    let variance = (0..n)
+        .map(|i| {
+            touched(i)
+                .flat_map(|a| touched(i).map(move |b| (a, b)))
+                .map(|(a, b)| at(i, a) * at(i, b) * inverse[a * (n + features) + b])
+                .sum()
+        })
+        .collect();
+    (mean, variance)
+}
+
+/// Posterior of a case on an engine, gathered on rank 0: mean, variance, its error, samples.
+fn posterior_of<E: Engine>(
+    case: &Case,
+    engine: &mut E,
+    features: usize,
+    prior_precision: f64,
+    options: &Options,
+) -> [Vec<f64>; 4] {
+    let ids = engine.part().owned_ids().to_vec();
+    let pick = |values: &[f64]| ids.iter().map(|&i| values[i as usize]).collect::<Vec<f64>>();
+    let observed: Vec<bool> = ids.iter().map(|&i| case.observed[i as usize]).collect();
+    let all = feature_values(case.graph.nodes(), features.max(1));
+    let values = ids.iter().flat_map(|&i| &all[i as usize * features..][..features]).copied();
+    let model = case.model();
+    let problem = Problem {
+        model: &model,
+        sigma: case.sigma,
+        y: &pick(&case.y),
+        observed: &observed,
+        features: (features > 0).then(|| Features {
+            count: features,
+            values: values.collect(),
+            prior_precision,
+        }),
+    };
+    let (world, nodes) = (engine.world().clone(), case.graph.nodes());
+    let gather = |rows: &[f64], columns: usize| {
+        world.gather_rows(&ids, rows, columns, nodes).expect("rows").unwrap_or_default()
+    };
+    let mut samples = Vec::new();
+    let mut keep = |_: usize, count: usize, rows: &[f64]| {
+        let all = gather(rows, count);
+        samples.extend((0..count).flat_map(|c| dense::column(&all, count, c)));
+        Ok(())
+    };
+    let made = infer(engine, &problem, options, Some(&mut keep)).expect("a posterior");
+    let error = made.variance_error.unwrap_or_else(|| vec![0.0; ids.len()]);
+    [gather(&made.mean, 1), gather(&made.variance, 1), gather(&error, 1), samples]
+}
+
+struct Posteriors;
+
+impl Check for Posteriors {
+    fn on<E: Engine>(&self, case: &Case, engine: &mut E, what: &str) -> Vec<f64> {
+        let mut all = Vec::new();
+        for (features, prior_precision) in [(0, 0.0), (3, 0.1)] {
+            let (mean, variance) = dense_posterior(case, features, prior_precision);
+            for method in [Variance::Exact, Variance::Rbmc, Variance::Mc] {
+                let what = format!("{what}, {features} features, {method:?}");
+                let options = tight(method, 60);
+                let [got_mean, got, error, samples] =
+                    posterior_of(case, engine, features, prior_precision, &options);
+                if !engine.world().is_root() {
+                    continue;
+                }
+                let off = relative_error(&got_mean, &mean);
+                assert!(off < 1e-8, "{what}: mean {off:.1e}");
+                if method == Variance::Exact {
+                    let off = relative_error(&got, &variance);
+                    assert!(off < 1e-8, "{what}: variance {off:.1e}");
+                    assert!(samples.is_empty());
+                } else {
+                    // In units of its standard error, the error of a variance is about one.
+                    let misses = got.iter().zip(&variance).zip(&error);
+                    let scores: Vec<f64> = misses.map(|((v, t), e)| (v - t) / e).collect();
+                    let square = scores.iter().map(|s| s * s).sum::<f64>() / scores.len() as f64;
+                    assert!((0.2..4.0).contains(&square), "{what}: {square}");
+                }
+                all.extend([got_mean, got, error, samples].concat());
+            }
+        }
+        all
+    }
+}
+
+#[test]
+fn posteriors_on_ranks() {
+    let results = on_ranks("posteriors_on_ranks", &[1, 2, 3, 4], |world| {
+        let cases = [(90, false, 2), (50, true, 3), (70, true, 1)];
+        let run = |(k, &(nodes, weighted, depth)): (usize, &(usize, bool, usize))| {
+            let case = Case::random(nodes, weighted, depth, 0, 20 + k as u64);
+            on_all_engines(&case, world, &Posteriors)
+        };
+        cases.iter().enumerate().flat_map(run).collect()
+    });
+    for (k, result) in results.iter().enumerate().skip(1) {
+        let error = relative_error(result, &results[0]);
+        assert!(error < 1e-8, "{} ranks differ from 1 by {error:.1e}", k + 1);
+    }
+}
+
+/// Covariance of many samples against the inverse of the precision.
+#[test]
+fn samples_have_the_covariance_of_the_posterior() {
+    let case = Case::random(12, true, 2, 0, 31);
+    let mut engine = native(&case);
+    let count = 20_000;
+    let options = Options { batch: Some(500), ..tight(Variance::Mc, count) };
+    let [mean, _, _, samples] = posterior_of(&case, &mut engine, 0, 0.0, &options);
+    let (q, _) = dense::precision(&case.graph, &case.layers, &case.observed, case.sigma);
+    let identity: Vec<f64> = (0..144).map(|k| f64::from(u8::from(k / 12 == k % 12))).collect();
+    let inverse = dense::solve(&q, &identity, 12);
+    for i in 0..12 {
+        for j in 0..12 {
+            let product = |s: &[f64]| (s[i] - mean[i]) * (s[j] - mean[j]);
+            let got = samples.chunks_exact(12).map(product).sum::<f64>() / count as f64;
+            let scale = (inverse[i * 13] * inverse[j * 13]).sqrt();
+            let off = (got - inverse[i * 12 + j]) / scale;
+            assert!(off.abs() < 5.0 / (count as f64).sqrt() * 1.5, "({i}, {j}): {off}");
+        }
+    }
+}
+
+#[test]
+fn wrong_settings_are_refused() {
+    let case = Case::random(30, false, 1, 0, 7);
+    let mut engine = native(&case);
+    let (model, observed) = (case.model(), vec![true; 30]);
+    let mut fails = |sigma: f64, y: &[f64], options: &Options| {
+        let problem = Problem { model: &model, sigma, y, observed: &observed, features: None };
+        infer(&mut engine, &problem, options, None).unwrap_err().to_string()
+    };
+    let options = Options { preconditioner: Choice::None, ..tight(Variance::Mc, 10) };
+    assert!(fails(0.0, &case.y, &options).contains("sigma = 0"));
+    assert!(fails(1e-200, &case.y, &options).contains("sigma"));
+    assert!(fails(0.1, &[f64::NAN; 30], &options).contains("no finite value"));
+    assert!(fails(0.1, &case.y, &Options { samples: 1, ..options.clone() }).contains("at least 2"));
+    let huge = Options { batch: Some(1 << 40), ..options };
+    assert!(fails(0.1, &case.y, &huge).contains("GB"));
+}

@@ -1,7 +1,9 @@
-//! Node values between rank 0, which has them by original node id, and the ranks that own them.
+//! Node values between rank 0, which has them by original node id, and the ranks that own them;
+//! lists from every rank to every other.
 
 use super::World;
 use crate::error::{Error, Result};
+use mpi::datatype::{Partition, PartitionMut};
 use mpi::topology::Process;
 use mpi::traits::*;
 
@@ -89,6 +91,38 @@ impl World {
             owner.send(&*rows);
         });
         mine
+    }
+
+    /// Gives each rank its list of values, and returns what the ranks gave to this one, in their
+    /// order (standard section 5.8, `MPI_Alltoallv`).
+    pub fn all_to_all<T: Equivalence + Copy + Default>(&self, lists: Vec<Vec<T>>) -> Vec<Vec<T>> {
+        assert_eq!(lists.len(), self.size(), "a list for each rank");
+        let Some(comm) = self.comm() else { return lists };
+        let count = |n: usize| i32::try_from(n).expect("more than 2^31 values: use more ranks");
+        let offsets = |counts: &[i32]| -> Vec<i32> {
+            let before = |sum: &mut i64, &n: &i32| {
+                *sum += i64::from(n);
+                Some(count((*sum - i64::from(n)) as usize))
+            };
+            counts.iter().scan(0, before).collect()
+        };
+        let sent: Vec<i32> = lists.iter().map(|list| count(list.len())).collect();
+        let mut received = vec![0i32; self.size()];
+        comm.all_to_all_into(&sent[..], &mut received[..]);
+        let send = lists.concat();
+        drop(lists);
+        let total: usize = received.iter().map(|&n| n as usize).sum();
+        let mut values = vec![T::default(); count(total) as usize];
+        let send = Partition::new(&send[..], &sent[..], offsets(&sent));
+        let mut receive = PartitionMut::new(&mut values[..], &received[..], offsets(&received));
+        comm.all_to_all_varcount_into(&send, &mut receive);
+        let mut rest = &values[..];
+        let mut split = |&n: &i32| {
+            let (list, after) = rest.split_at(n as usize);
+            rest = after;
+            list.to_vec()
+        };
+        received.iter().map(&mut split).collect()
     }
 
     /// On rank 0: takes the ids of every other rank, slab by slab, and lets `answer` exchange the

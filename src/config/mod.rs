@@ -10,6 +10,7 @@ mod load;
 pub use crate::field::Device;
 pub use crate::logdet::Method as LogdetMethod;
 pub use crate::model::Gamma;
+pub use crate::posterior::{Choice as Preconditioner, Variance};
 
 use serde::{Deserialize, Serialize};
 use std::path::{Path, PathBuf};
@@ -184,30 +185,6 @@ words! {
         Rademacher,
         /// Gaussian samples, as in the paper.
         Gaussian,
-    }
-}
-words! {
-    /// How marginal variances are computed.
-    Variance {
-        /// Rao–Blackwellised from posterior samples.
-        #[default]
-        Rbmc,
-        /// Plain Monte Carlo from posterior samples, as in the paper.
-        Mc,
-        /// Exactly, for small graphs.
-        Exact,
-    }
-}
-words! {
-    /// Preconditioner of conjugate gradients.
-    Preconditioner {
-        /// Chosen by the data.
-        #[default]
-        Auto,
-        /// The identity.
-        None,
-        /// The diagonal.
-        Jacobi,
     }
 }
 words! {

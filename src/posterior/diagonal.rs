@@ -1,6 +1,8 @@
 //! The diagonal of `Q̃ = GᵀG + σ⁻² I_m`, on the host.
 
 use super::Precision;
+use super::columns;
+use super::vicinity::Vicinity;
 use crate::field::{Coefficients, Engine};
 use crate::partition::Part;
 
@@ -16,6 +18,30 @@ pub(super) fn share(part: &Part) -> Vec<f64> {
             squares / (part.degree[i] * part.degree[i])
         })
         .collect()
+}
+
+/// Entries of `G` that are visited at most on the way to the exact diagonal.
+const LIMIT: usize = 1_000_000_000;
+
+/// The exact diagonal of the owned rows; its dominating term on graphs where `L` hops reach too
+/// much. All ranks call it.
+pub(super) fn exact<E: Engine>(engine: &E, precision: &Precision<E>) -> Vec<f64> {
+    let (world, part, layers) = (engine.world(), engine.part(), precision.coefficients());
+    if layers.len() > 1 {
+        let vicinity = Vicinity::collect(world, part, layers.len() - 1, 0);
+        let mut squares = columns::squares(&vicinity, layers, LIMIT);
+        let mut missing = [f64::from(u8::from(squares.is_none()))];
+        world.max(&mut missing);
+        if missing[0] == 0.0
+            && let Some(squares) = &mut squares
+        {
+            squares.iter_mut().zip(precision.weight()).for_each(|(square, w)| *square += w);
+            return std::mem::take(squares);
+        }
+    }
+    let mut out = vec![0.0; part.owned];
+    dominating(part, precision, &share(part), &mut out);
+    out
 }
 
 /// The diagonal, one value per owned row of `out`. One layer: exact,

@@ -6,11 +6,35 @@
 //! Not here: scores of predictions, and how the parameters were found.
 
 pub mod cg;
+mod columns;
+mod conditional;
 mod diagonal;
+mod exact;
+mod factor;
+mod features;
+mod infer;
+mod memory;
 mod perturb;
 mod precision;
 pub mod precondition;
+mod vicinity;
 
+pub use features::Features;
+pub use infer::{Estimate, Info, Keep, Options, Problem, infer};
 pub use perturb::{Observations, draw};
 pub use precision::Precision;
-pub use precondition::Preconditioner;
+pub use precondition::{Choice, Preconditioner};
+
+/// How marginal variances are computed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[derive(serde::Serialize, serde::Deserialize, clap::ValueEnum)]
+#[serde(rename_all = "kebab-case")]
+pub enum Variance {
+    /// Rao–Blackwellised from posterior samples.
+    #[default]
+    Rbmc,
+    /// Plain Monte Carlo from posterior samples, as in the paper.
+    Mc,
+    /// Exactly, for small graphs.
+    Exact,
+}

@@ -19,6 +19,7 @@ pub struct Precision<E: Engine> {
     host: Vec<f64>,
     coefficients: Vec<crate::field::Coefficients>,
     sigma: f64,
+    owned: usize,
 }
 
 impl<E: Engine> Precision<E> {
@@ -37,6 +38,7 @@ impl<E: Engine> Precision<E> {
             observed: mask,
             coefficients: Vec::new(),
             sigma: 1.0,
+            owned: part.owned,
         }
     }
 
@@ -94,6 +96,12 @@ impl<E: Engine> Precision<E> {
     /// `m` of all local rows.
     pub(super) fn mask(&self) -> &[f64] {
         &self.observed
+    }
+
+    /// `σ⁻² m` of the owned rows.
+    pub(super) fn weight(&self) -> impl Iterator<Item = f64> {
+        let owned = self.owned;
+        self.observed[..owned].iter().map(|m| m / (self.sigma * self.sigma))
     }
 
     /// The layers' coefficients.

@@ -2,7 +2,22 @@
 
 use super::Precision;
 use super::diagonal;
+use crate::error::Result;
 use crate::field::Engine;
+
+/// Which preconditioner to use.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[derive(serde::Serialize, serde::Deserialize, clap::ValueEnum)]
+#[serde(rename_all = "kebab-case")]
+pub enum Choice {
+    /// Chosen by the data.
+    #[default]
+    Auto,
+    /// The identity.
+    None,
+    /// The diagonal of `Q̃`.
+    Jacobi,
+}
 
 /// `M⁻¹ ≈ Q̃⁻¹`, symmetric and positive definite.
 pub enum Preconditioner<E: Engine> {
@@ -32,6 +47,20 @@ impl<E: Engine> Preconditioner<E> {
     pub fn none(engine: &E) -> Self {
         let host = vec![1.0; engine.part().ids.len()];
         Self::Diagonal(Diagonal { inverse: engine.rows(&host), host, share: Vec::new() })
+    }
+
+    /// Makes the one that was chosen, and says its name. All ranks call it.
+    pub fn choose(
+        engine: &mut E,
+        precision: &mut Precision<E>,
+        choice: Choice,
+    ) -> Result<(Self, &'static str)> {
+        Ok(match choice {
+            Choice::None => (Self::none(engine), "none"),
+            Choice::Auto | Choice::Jacobi => {
+                (Self::from_diagonal(engine, &diagonal::exact(engine, precision)), "jacobi")
+            }
+        })
     }
 
     /// The diagonal of `Q̃`: exact for one layer, its dominating term for more (see

@@ -1,0 +1,166 @@
+//! The entries of `G = G_L ... G_1`, column by column: `G e_i` reaches `L` hops around node `i`.
+
+use super::vicinity::Vicinity;
+use crate::error::{Error, Result};
+use crate::field::Coefficients;
+use rayon::prelude::*;
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+
+/// Sparse columns of `G` for the first rows of a [`Vicinity`].
+pub struct Columns {
+    indptr: Vec<usize>,
+    rows: Vec<u32>,
+    values: Vec<f64>,
+}
+
+/// Columns that one task computes; each task has a dense vector of its own.
+const TASK: usize = 4096;
+
+impl Columns {
+    /// Columns of rows `0..count`. More than `limit` entries are an error: on graphs with hubs,
+    /// `L` hops may be the whole graph.
+    pub fn new(
+        vicinity: &Vicinity,
+        layers: &[Coefficients],
+        count: usize,
+        limit: usize,
+    ) -> Result<Self> {
+        let factors: Vec<Factors> = layers.iter().map(|c| Factors::new(vicinity, c)).collect();
+        let mut columns = Columns { indptr: vec![0], rows: Vec::new(), values: Vec::new() };
+        // A few tasks at a time, so that the limit is met before memory is.
+        let starts: Vec<usize> = (0..count).step_by(TASK).collect();
+        for starts in starts.chunks(rayon::current_num_threads().max(1)) {
+            let made: Vec<Columns> = starts
+                .par_iter()
+                .map(|&start| some(vicinity, &factors, start..count.min(start + TASK)))
+                .collect();
+            for task in made {
+                let before = columns.rows.len();
+                columns.indptr.extend(task.indptr[1..].iter().map(|end| before + end));
+                columns.rows.extend(task.rows);
+                columns.values.extend(task.values);
+            }
+            if columns.rows.len() > limit {
+                return Err(Error::Numeric(format!(
+                    "the entries of G do not fit: more than {limit} after {} of {count} nodes",
+                    columns.indptr.len() - 1
+                )));
+            }
+        }
+        Ok(columns)
+    }
+
+    /// Number of columns.
+    pub fn count(&self) -> usize {
+        self.indptr.len() - 1
+    }
+
+    /// Rows (ascending) and values of a column.
+    pub fn column(&self, i: usize) -> (&[u32], &[f64]) {
+        let range = self.indptr[i]..self.indptr[i + 1];
+        (&self.rows[range.clone()], &self.values[range])
+    }
+
+    /// `(GᵀG)_ii = ‖G e_i‖²`.
+    pub fn square(&self, i: usize) -> f64 {
+        self.column(i).1.iter().map(|v| v * v).sum()
+    }
+}
+
+/// `(GᵀG)_ii` of the owned rows without keeping any column; nothing if that would mean to visit
+/// more than `limit` entries.
+pub fn squares(vicinity: &Vicinity, layers: &[Coefficients], limit: usize) -> Option<Vec<f64>> {
+    let factors: Vec<Factors> = layers.iter().map(|c| Factors::new(vicinity, c)).collect();
+    let visited = AtomicUsize::new(0);
+    let tasks: Option<Vec<Vec<f64>>> = (0..vicinity.owned.div_ceil(TASK))
+        .into_par_iter()
+        .map(|task| {
+            let mut walk = Walk::new(vicinity);
+            (task * TASK..vicinity.owned.min((task + 1) * TASK))
+                .map(|i| {
+                    walk.column(vicinity, &factors, i);
+                    let count = walk.reached.len();
+                    let within = visited.fetch_add(count, Relaxed) + count <= limit;
+                    let square = || walk.reached.iter().map(|&k| walk.values[k as usize].powi(2));
+                    within.then(|| square().sum())
+                })
+                .collect()
+        })
+        .collect();
+    tasks.map(|tasks| tasks.concat())
+}
+
+fn some(vicinity: &Vicinity, factors: &[Factors], range: std::ops::Range<usize>) -> Columns {
+    let mut walk = Walk::new(vicinity);
+    let mut columns = Columns { indptr: vec![0], rows: Vec::new(), values: Vec::new() };
+    for i in range {
+        walk.column(vicinity, factors, i);
+        walk.reached.sort_unstable();
+        columns.rows.extend_from_slice(&walk.reached);
+        columns.values.extend(walk.reached.iter().map(|&k| walk.values[k as usize]));
+        columns.indptr.push(columns.rows.len());
+    }
+    columns
+}
+
+/// `s_i` and `ρ s_i / d_i` of a layer.
+struct Factors {
+    own: Vec<f64>,
+    neighbour: Vec<f64>,
+}
+
+impl Factors {
+    fn new(vicinity: &Vicinity, c: &Coefficients) -> Self {
+        let scale = |d: &f64| (c.alpha.ln() + c.gamma * d.ln()).exp();
+        let own: Vec<f64> = vicinity.degree.iter().map(scale).collect();
+        let neighbour = own.iter().zip(&vicinity.degree).map(|(s, d)| c.rho * s / d).collect();
+        Factors { own, neighbour }
+    }
+}
+
+/// A sparse vector that walks through the layers: dense values, and which of them are reached.
+struct Walk {
+    values: Vec<f64>,
+    reached: Vec<u32>,
+    next: Vec<f64>,
+    next_reached: Vec<u32>,
+    marked: Vec<bool>,
+}
+
+impl Walk {
+    fn new(vicinity: &Vicinity) -> Self {
+        let n = vicinity.ids.len();
+        Walk {
+            values: vec![0.0; n],
+            reached: Vec::new(),
+            next: vec![0.0; n],
+            next_reached: Vec::new(),
+            marked: vec![false; n],
+        }
+    }
+
+    /// `G e_i`: `(G_l v)_k = s_k v_k + ρ (s_k/d_k) Σ_j w_kj v_j`, spread from each `j` reached.
+    fn column(&mut self, vicinity: &Vicinity, factors: &[Factors], i: usize) {
+        self.reached.drain(..).for_each(|k| self.values[k as usize] = 0.0);
+        self.values[i] = 1.0;
+        self.reached.push(i as u32);
+        for layer in factors {
+            for &j in &self.reached {
+                let j = j as usize;
+                let v = std::mem::take(&mut self.values[j]);
+                let mut add = |k: usize, term: f64| {
+                    if !std::mem::replace(&mut self.marked[k], true) {
+                        self.next_reached.push(k as u32);
+                    }
+                    self.next[k] += term;
+                };
+                add(j, layer.own[j] * v);
+                vicinity.neighbours(j).for_each(|(k, w)| add(k, layer.neighbour[k] * w * v));
+            }
+            self.reached.clear();
+            std::mem::swap(&mut self.reached, &mut self.next_reached);
+            std::mem::swap(&mut self.values, &mut self.next);
+            self.reached.iter().for_each(|&k| self.marked[k as usize] = false);
+        }
+    }
+}

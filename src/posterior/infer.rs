@@ -1,0 +1,404 @@
+//! Mean, samples and marginal variances of the posterior, batch by batch.
+
+use super::columns::Columns;
+use super::conditional::{self, Conditionals};
+use super::features::{Coefficients, Features};
+use super::vicinity::Vicinity;
+use super::{Choice, Observations, Precision, Preconditioner, Variance, cg, draw, exact, memory};
+use crate::error::{Error, Result};
+use crate::field::Engine;
+use crate::model::Model;
+use crate::progress::Progress;
+use crate::random::{Purpose, Stream};
+
+/// What is given, in the units that the layers work in. Rows are the owned rows of the rank.
+pub struct Problem<'a> {
+    /// The layers.
+    pub model: &'a Model,
+    /// Standard deviation of the noise, above 0.
+    pub sigma: f64,
+    /// Values; those not observed may be missing (NaN).
+    pub y: &'a [f64],
+    /// Which of them the posterior is conditioned on.
+    pub observed: &'a [bool],
+    /// Features for a linear part of the mean.
+    pub features: Option<Features>,
+}
+
+/// What is wanted.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Options {
+    /// Posterior samples behind the variances, at least 2.
+    pub samples: usize,
+    /// How marginal variances are computed.
+    pub variance: Variance,
+    /// Whether samples are drawn even where no variance needs them (they go to `keep`).
+    pub keep_samples: bool,
+    /// Every sample follows from it.
+    pub seed: u64,
+    /// Columns solved for at once; when absent, what is fast and fits into memory.
+    pub batch: Option<usize>,
+    /// Preconditioner of conjugate gradients.
+    pub preconditioner: Choice,
+    /// Conjugate gradients.
+    pub cg: cg::Options,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Options {
+            samples: 100,
+            variance: Variance::Rbmc,
+            keep_samples: false,
+            seed: 1,
+            batch: None,
+            preconditioner: Choice::Auto,
+            cg: cg::Options { error: 1e-3, verify: true, ..cg::Options::default() },
+        }
+    }
+}
+
+/// The posterior of `u = x + F c` (without features: of `x`), owned rows.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Estimate {
+    /// `E[u_i | y]`.
+    pub mean: Vec<f64>,
+    /// `Var[u_i | y]`.
+    pub variance: Vec<f64>,
+    /// Standard error of the variance; none where it is exact.
+    pub variance_error: Option<Vec<f64>>,
+    /// `E[c | y]`.
+    pub coefficients: Vec<f64>,
+    /// How it was computed.
+    pub info: Info,
+}
+
+/// How an estimate was computed.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Info {
+    /// The method behind the variances: another than was asked for where that did not fit.
+    pub variance: Variance,
+    /// Samples drawn.
+    pub samples: usize,
+    /// The preconditioner that was used.
+    pub preconditioner: &'static str,
+    /// Columns solved for at once.
+    pub batch: usize,
+    /// Iterations of the slowest column.
+    pub iterations: usize,
+    /// Products of `Q̃` with single columns.
+    pub column_products: usize,
+    /// Largest relative residual.
+    pub residual: f64,
+    /// Largest bound on the error of a column, in posterior standard deviations.
+    pub error: Option<f64>,
+}
+
+/// Takes samples as they are drawn: the number of the first, how many, and the owned rows
+/// `[owned, count]`, row-major.
+pub type Keep<'k> = &'k mut dyn FnMut(usize, usize, &[f64]) -> Result<()>;
+
+/// Entries of `G` that a rank keeps for Rao–Blackwellisation at most (1.2 GB).
+const LIMIT: usize = 100_000_000;
+
+/// Computes the posterior. All ranks call it.
+pub fn infer<E: Engine>(
+    engine: &mut E,
+    problem: &Problem,
+    options: &Options,
+    mut keep: Option<Keep>,
+) -> Result<Estimate> {
+    let world = engine.world().clone();
+    world.agree(check(problem, options))?;
+    let mut precision = Precision::new(engine, problem.model.layers.len(), problem.observed);
+    precision.prepare(engine, problem.model, problem.sigma);
+
+    let conditionals = match options.variance {
+        Variance::Rbmc => surroundings(engine, &precision),
+        _ => None,
+    };
+    let variance = match (options.variance, &conditionals) {
+        (Variance::Rbmc, None) => Variance::Mc,
+        (asked, _) => asked,
+    };
+    let (mut preconditioner, name) =
+        Preconditioner::choose(engine, &mut precision, options.preconditioner)?;
+
+    let count = problem.features.as_ref().map_or(0, |f| f.count);
+    let samples = if variance == Variance::Exact && !options.keep_samples { 0 } else { options.samples };
+    let fixed = 1 + count; // the mean, and a column for each feature
+    let total = fixed + samples;
+    let batch = memory::batch(engine, options.batch, total)?.max(fixed);
+
+    let mut solver = Solver::new(engine, problem, options, batch.min(total));
+    let mut sums = vec![0.0; engine.part().owned];
+    let mut estimate = Estimate {
+        mean: Vec::new(),
+        variance: Vec::new(),
+        variance_error: None,
+        coefficients: Vec::new(),
+        info: Info {
+            variance,
+            samples,
+            preconditioner: name,
+            batch,
+            iterations: 0,
+            column_products: 0,
+            residual: 0.0,
+            error: None,
+        },
+    };
+    let mut progress =
+        world.is_root().then(|| Progress::new("posterior", total as u64));
+    let mut coefficients = Coefficients::none();
+    let mut drawn = 0;
+    while drawn < samples || estimate.mean.is_empty() {
+        let first = estimate.mean.is_empty();
+        let ahead = if first { fixed } else { 0 };
+        let here = (batch - ahead).min(samples - drawn);
+        let solved = solver.solve(engine, &mut precision, &mut preconditioner, ahead, drawn, here)?;
+        estimate.info.add(&solved);
+        let (x, b) = (engine.download(&solver.x), engine.download(&solver.b));
+        let width = ahead + here;
+        if first && let Some(features) = &problem.features {
+            coefficients = solver.coefficients(engine, &mut precision, features, &x, width)?;
+        }
+        // x₀ becomes u = x + F c in every column.
+        let mut u = x;
+        let shares = solver.feature_shares(engine, &precision, problem, ahead, drawn, here);
+        let c = coefficients.solve(&world, shares, &b, width);
+        coefficients.add_effect(&c, &mut u, width);
+        if first {
+            estimate.mean = u.iter().step_by(width).copied().collect();
+            estimate.coefficients = c.iter().step_by(width).copied().collect();
+        }
+        let (u, b) = (without(&u, width, ahead), without(&b, width, ahead));
+        match &conditionals {
+            _ if here == 0 => {}
+            Some((vicinity, conditionals)) => {
+                let ghosts = vicinity.fetch(&world, &b, here);
+                conditionals.add_squares(&u, &b, &ghosts, here, &mut sums);
+            }
+            None => {
+                for (sum, u) in sums.iter_mut().zip(u.chunks_exact(here)) {
+                    *sum += u.iter().map(|u| u * u).sum::<f64>();
+                }
+            }
+        }
+        if let Some(keep) = &mut keep
+            && here > 0
+        {
+            let mut field = u;
+            for (row, mean) in field.chunks_exact_mut(here).zip(&estimate.mean) {
+                row.iter_mut().for_each(|u| *u += mean);
+            }
+            world.agree(keep(drawn, here, &field))?;
+        }
+        drawn += here;
+        if let Some(progress) = &mut progress {
+            progress.advance(width as u64);
+        }
+    }
+
+    if variance == Variance::Exact {
+        estimate.variance = exact::variances(engine, &precision)?;
+        coefficients.add_variance(&mut estimate.variance);
+        return Ok(estimate);
+    }
+    // The variance of a mean of squares of Gaussians around a known mean is 2 v² / K.
+    let share = 1.0 / samples as f64;
+    let error = |sum: &f64| sum * share * (2.0 * share).sqrt();
+    estimate.variance_error = Some(sums.iter().map(error).collect());
+    let known = conditionals.map(|(_, conditionals)| conditionals.variance);
+    let known = known.unwrap_or_else(|| vec![0.0; sums.len()]);
+    estimate.variance = sums.iter().zip(known).map(|(sum, known)| known + sum * share).collect();
+    Ok(estimate)
+}
+
+fn check(problem: &Problem, options: &Options) -> Result<()> {
+    let Problem { sigma, y, observed, .. } = problem;
+    if !(sigma.is_finite() && *sigma > 0.0 && sigma.powi(-2).is_finite()) {
+        return Err(Error::Setting(format!(
+            "the standard deviation of the noise, sigma = {sigma}, must be a finite number above 0"
+        )));
+    }
+    if y.iter().zip(*observed).any(|(y, &o)| o && !y.is_finite()) {
+        return Err(Error::Data("an observed node has no finite value".into()));
+    }
+    if options.samples < 2 && options.variance != Variance::Exact {
+        return Err(Error::Setting("variances from samples need at least 2 of them".into()));
+    }
+    Ok(())
+}
+
+/// What Rao–Blackwellisation needs, or nothing on graphs where `G` has too many entries.
+fn surroundings<E: Engine>(
+    engine: &E,
+    precision: &Precision<E>,
+) -> Option<(Vicinity, Conditionals)> {
+    let (world, layers) = (engine.world(), precision.coefficients());
+    let depth = conditional::RADIUS + layers.len() - 1;
+    let vicinity = Vicinity::collect(world, engine.part(), depth, conditional::RADIUS);
+    let rows = vicinity.rings[conditional::RADIUS];
+    let columns = Columns::new(&vicinity, layers, rows, LIMIT);
+    let mut missing = [f64::from(u8::from(columns.is_err()))];
+    world.max(&mut missing);
+    let columns = columns.ok().filter(|_| missing[0] == 0.0)?;
+    let mut weight: Vec<f64> = precision.weight().collect();
+    weight.extend(vicinity.fetch(world, &weight, 1));
+    let conditionals = Conditionals::new(&vicinity, &columns, &weight);
+    Some((vicinity, conditionals))
+}
+
+/// Columns `skip..` of row-major values.
+fn without(values: &[f64], width: usize, skip: usize) -> Vec<f64> {
+    values.chunks_exact(width).flat_map(|row| &row[skip..]).copied().collect()
+}
+
+impl Info {
+    fn add(&mut self, solved: &cg::Info) {
+        self.iterations = self.iterations.max(solved.iterations);
+        self.column_products += solved.column_products;
+        for column in &solved.columns {
+            self.residual = self.residual.max(column.residual);
+            let errors = [self.error, column.error];
+            self.error = errors.into_iter().flatten().reduce(f64::max);
+        }
+    }
+}
+
+/// Blocks of a batch: right-hand sides are made from `w` and `v`, solutions are in `x`.
+struct Solver<E: Engine> {
+    w: E::Block,
+    v: E::Block,
+    b: E::Block,
+    x: E::Block,
+    drawn: [E::Block; 2],
+    data: Observations<E>,
+    work: cg::Workspace<E>,
+    cg: cg::Options,
+    seed: u64,
+    features: Option<(usize, Vec<f64>)>,
+}
+
+impl<E: Engine> Solver<E> {
+    fn new(engine: &E, problem: &Problem, options: &Options, columns: usize) -> Self {
+        let block = || engine.zeros(columns);
+        Solver {
+            w: block(),
+            v: block(),
+            b: block(),
+            x: block(),
+            drawn: [engine.zeros(0), engine.zeros(0)],
+            data: Observations::new(engine, problem.y),
+            work: cg::Workspace::new(engine),
+            cg: options.cg,
+            seed: options.seed,
+            features: problem.features.as_ref().map(|f| (f.count, f.values.clone())),
+        }
+    }
+
+    /// Solves for `ahead` columns of the mean and the features, and `count` samples from `first`.
+    fn solve(
+        &mut self,
+        engine: &mut E,
+        precision: &mut Precision<E>,
+        preconditioner: &mut Preconditioner<E>,
+        ahead: usize,
+        first: usize,
+        count: usize,
+    ) -> Result<cg::Info> {
+        let width = ahead + count;
+        [&mut self.w, &mut self.v, &mut self.b, &mut self.x]
+            .into_iter()
+            .for_each(|block| engine.resize(block, width));
+        let [w, v] = &mut self.drawn;
+        if ahead == 0 {
+            draw(engine, self.seed, first as u64, &mut self.w, &mut self.v);
+        } else {
+            if count > 0 {
+                [&mut *w, &mut *v].into_iter().for_each(|block| engine.resize(block, count));
+                draw(engine, self.seed, first as u64, w, v);
+                let places: Vec<(usize, usize)> = (0..count).map(|c| (c, ahead + c)).collect();
+                engine.copy_columns(w, &mut self.w, &places);
+                engine.copy_columns(v, &mut self.v, &places);
+            }
+            self.data.place_mean(engine, precision, &mut self.w, &mut self.v, 0);
+            if let Some((count, values)) = &self.features {
+                // Q̃ Z = σ⁻² m F.
+                [&mut *w, &mut *v].into_iter().for_each(|block| engine.resize(block, *count));
+                let scaled: Vec<f64> = values.iter().map(|f| f / precision.sigma()).collect();
+                engine.upload(&vec![0.0; scaled.len()], w);
+                engine.upload(&scaled, v);
+                let places: Vec<(usize, usize)> = (0..*count).map(|c| (c, 1 + c)).collect();
+                engine.copy_columns(w, &mut self.w, &places);
+                engine.copy_columns(v, &mut self.v, &places);
+            }
+        }
+        precision.right_hand_side(engine, &mut self.w, &self.v, &mut self.b);
+        Ok(cg::solve(
+            engine,
+            precision,
+            preconditioner,
+            &self.b,
+            &mut self.x,
+            &self.cg,
+            &mut self.work,
+        )?)
+    }
+
+    /// The small system of the coefficients, from the columns after the mean.
+    fn coefficients(
+        &mut self,
+        engine: &mut E,
+        precision: &mut Precision<E>,
+        features: &Features,
+        x: &[f64],
+        width: usize,
+    ) -> Result<Coefficients> {
+        let count = features.count;
+        let z: Vec<f64> =
+            x.chunks_exact(width).flat_map(|row| &row[1..1 + count]).copied().collect();
+        let (mut block, mut image) = (engine.zeros(count), engine.zeros(count));
+        engine.upload(&z, &mut block);
+        precision.stack().apply(engine, false, &mut block, &mut image);
+        let image = engine.download(&image);
+        let weight: Vec<f64> = precision.weight().collect();
+        let world = engine.world().clone();
+        world.agree(Coefficients::new(&world, features, z, &image, &weight))
+    }
+
+    /// This rank's share of the right-hand side of the coefficients, `[features, columns]`:
+    /// `σ⁻¹ Fᵀ m v` (with `v = y/σ` for the mean), for samples with `τ⁻¹` times white noise.
+    fn feature_shares(
+        &self,
+        engine: &E,
+        precision: &Precision<E>,
+        problem: &Problem,
+        ahead: usize,
+        first: usize,
+        count: usize,
+    ) -> Vec<f64> {
+        let Some(features) = &problem.features else { return Vec::new() };
+        let width = ahead + count;
+        let mut shares = vec![0.0; features.count * width];
+        let v = engine.download(&self.v);
+        let rows = features.values.chunks_exact(features.count).zip(v.chunks_exact(width));
+        for ((f, v), weight) in rows.zip(precision.weight()) {
+            for (f, share) in f.iter().zip(shares.chunks_exact_mut(width)) {
+                let factor = f * weight * precision.sigma();
+                share.iter_mut().zip(v).for_each(|(s, v)| *s += factor * v);
+            }
+        }
+        if engine.world().is_root() {
+            let stream = Stream::new(self.seed, Purpose::Posterior, 2);
+            let root = features.prior_precision.sqrt();
+            for (f, share) in shares.chunks_exact_mut(width).enumerate() {
+                for (k, s) in share[ahead..].iter_mut().enumerate() {
+                    *s += root * stream.normal(f as u64, (first + k) as u64);
+                }
+            }
+        }
+        shares
+    }
+}

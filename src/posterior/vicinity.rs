@@ -1,0 +1,273 @@
+//! The graph around the part of a rank, further than the halo reaches.
+//!
+//! A layer needs the next neighbours of a rank's rows only, and the engines exchange those. What
+//! is made from the *entries* of `G = G_L ... G_1` needs more: rings of nodes around the part, with
+//! their edges.
+
+use crate::comm::World;
+use crate::partition::Part;
+use std::collections::HashMap;
+
+/// Owned rows, then rings 1, 2, ... of other ranks' nodes, nearest first.
+pub struct Vicinity {
+    /// Rows of this rank.
+    pub owned: usize,
+    /// Rows whose edges are all here: the owned ones and the rings up to the depth asked for. The
+    /// rows after them are only named as neighbours.
+    pub complete: usize,
+    /// Number of rows up to the end of each ring; ring 0 is the owned rows.
+    pub rings: Vec<usize>,
+    /// Original ids of all rows.
+    pub ids: Vec<u32>,
+    /// Weighted degrees of all rows.
+    pub degree: Vec<f64>,
+    indptr: Vec<usize>,
+    indices: Vec<u32>,
+    weights: Vec<f64>,
+    /// For each rank: its owned rows that this rank asks for, as rows here, and the rows here that
+    /// the other asks for.
+    asked: Vec<Vec<u32>>,
+    serves: Vec<Vec<u32>>,
+}
+
+/// A row of another rank: who owns it, and its number there.
+type Home = (u32, u32);
+
+/// Collects the vicinity row by row.
+struct Builder<'a> {
+    part: &'a Part,
+    /// Homes of the rows beyond the owned ones, and back.
+    homes: Vec<Home>,
+    rows: HashMap<Home, u32>,
+    vicinity: Vicinity,
+}
+
+impl Vicinity {
+    /// The part with `depth` complete rings around it; values are wanted for the first
+    /// `fetched` of them ([`Vicinity::fetch`]). All ranks call it.
+    pub fn collect(world: &World, part: &Part, depth: usize, fetched: usize) -> Self {
+        let mut builder = Builder::new(part);
+        let mut ring = 0..part.owned;
+        for level in 0..=depth {
+            if level == 0 {
+                builder.own_edges(world);
+            } else {
+                builder.fetch_edges(world, ring);
+            }
+            let end = builder.vicinity.ids.len();
+            ring = builder.vicinity.complete..end;
+            builder.vicinity.rings.push(end);
+        }
+        builder.finish(world, fetched)
+    }
+
+    /// The whole graph on rank 0, rows in the order of ids, without any ring; nothing elsewhere.
+    /// All ranks call it.
+    pub fn gather(world: &World, part: &Part) -> Option<Self> {
+        let to_root = |list: Vec<u32>| {
+            let mut lists = vec![Vec::new(); world.size()];
+            lists[0] = list;
+            world.all_to_all(lists)
+        };
+        let row = |i: usize| part.indptr[i] as usize..part.indptr[i + 1] as usize;
+        let names = to_root(
+            (0..part.owned)
+                .flat_map(|i| {
+                    let neighbours = part.indices[row(i)].iter().map(|&j| part.ids[j as usize]);
+                    [part.ids[i], row(i).len() as u32].into_iter().chain(neighbours)
+                })
+                .collect(),
+        );
+        let mut weights = vec![Vec::new(); world.size()];
+        weights[0] = part.weights.clone().unwrap_or_else(|| vec![1.0; part.entries()]);
+        let weights = world.all_to_all(weights);
+        if !world.is_root() {
+            return None;
+        }
+        // Where each node's row stands in what the ranks have sent.
+        let mut places = vec![(0, 0, 0, 0); part.nodes];
+        for (rank, names) in names.iter().enumerate() {
+            let (mut at, mut edge) = (0, 0);
+            while at < names.len() {
+                let count = names[at + 1] as usize;
+                places[names[at] as usize] = (rank, at + 2, edge, count);
+                (at, edge) = (at + 2 + count, edge + count);
+            }
+        }
+        let mut whole = Vicinity {
+            owned: part.nodes,
+            complete: part.nodes,
+            rings: vec![part.nodes],
+            ids: (0..part.nodes as u32).collect(),
+            degree: Vec::with_capacity(part.nodes),
+            indptr: vec![0],
+            indices: Vec::new(),
+            weights: Vec::new(),
+            asked: Vec::new(),
+            serves: Vec::new(),
+        };
+        for (rank, at, edge, count) in places {
+            whole.indices.extend_from_slice(&names[rank][at..at + count]);
+            let weights = &weights[rank][edge..edge + count];
+            whole.weights.extend_from_slice(weights);
+            whole.degree.push(weights.iter().sum());
+            whole.indptr.push(whole.indices.len());
+        }
+        Some(whole)
+    }
+
+    /// Neighbours of a complete row with the weights of the edges.
+    pub fn neighbours(&self, row: usize) -> impl Iterator<Item = (usize, f64)> {
+        let range = self.indptr[row]..self.indptr[row + 1];
+        self.indices[range.clone()]
+            .iter()
+            .map(|&j| j as usize)
+            .zip(self.weights[range].iter().copied())
+    }
+
+    /// Rows of the rings that values are wanted for, given the owned rows `[owned, columns]`.
+    pub fn fetch(&self, world: &World, values: &[f64], columns: usize) -> Vec<f64> {
+        assert_eq!(values.len(), self.owned * columns, "one row of values per owned row");
+        let rows = |list: &Vec<u32>| {
+            list.iter().flat_map(|&i| &values[i as usize * columns..][..columns]).copied().collect()
+        };
+        let received = world.all_to_all::<f64>(self.serves.iter().map(rows).collect());
+        let rows: usize = self.asked.iter().map(Vec::len).sum();
+        let mut out = vec![0.0; rows * columns];
+        for (places, values) in self.asked.iter().zip(received) {
+            for (&row, value) in places.iter().zip(values.chunks_exact(columns)) {
+                out[(row as usize - self.owned) * columns..][..columns].copy_from_slice(value);
+            }
+        }
+        out
+    }
+}
+
+impl<'a> Builder<'a> {
+    fn new(part: &'a Part) -> Self {
+        let vicinity = Vicinity {
+            owned: part.owned,
+            complete: 0,
+            rings: vec![part.owned],
+            ids: part.ids[..part.owned].to_vec(),
+            degree: part.degree[..part.owned].to_vec(),
+            indptr: vec![0],
+            indices: Vec::with_capacity(part.entries()),
+            weights: Vec::with_capacity(part.entries()),
+            asked: Vec::new(),
+            serves: Vec::new(),
+        };
+        Builder { part, homes: Vec::new(), rows: HashMap::new(), vicinity }
+    }
+
+    /// Homes of the halo rows: their owners send the numbers of their rows.
+    fn halo_homes(&self, world: &World) -> Vec<Home> {
+        let mut lists = vec![Vec::new(); world.size()];
+        for n in &self.part.halo.neighbours {
+            lists[n.rank] = n.send.clone();
+        }
+        let numbers = world.all_to_all(lists);
+        let neighbours = self.part.halo.neighbours.iter();
+        neighbours.flat_map(|n| numbers[n.rank].iter().map(|&row| (n.rank as u32, row))).collect()
+    }
+
+    /// The row of a node here, new if it has none yet.
+    fn row(&mut self, home: Home, id: u32, degree: f64) -> u32 {
+        if home.0 as usize == self.part.rank {
+            return home.1;
+        }
+        let v = &mut self.vicinity;
+        *self.rows.entry(home).or_insert_with(|| {
+            self.homes.push(home);
+            v.ids.push(id);
+            v.degree.push(degree);
+            v.ids.len() as u32 - 1
+        })
+    }
+
+    fn close_row(&mut self) {
+        self.vicinity.indptr.push(self.vicinity.indices.len());
+        self.vicinity.complete += 1;
+    }
+
+    fn own_edges(&mut self, world: &World) {
+        let part = self.part;
+        let homes = self.halo_homes(world);
+        for (k, &home) in homes.iter().enumerate() {
+            self.row(home, part.ids[part.owned + k], part.degree[part.owned + k]);
+        }
+        // The halo is the first ring, in the same order: columns keep their numbers.
+        self.vicinity.indices.extend_from_slice(&part.indices);
+        match &part.weights {
+            Some(weights) => self.vicinity.weights.extend_from_slice(weights),
+            None => self.vicinity.weights.resize(part.entries(), 1.0),
+        }
+        self.vicinity.indptr.extend(part.indptr[1..].iter().map(|&p| p as usize));
+        self.vicinity.complete = part.owned;
+    }
+
+    /// Asks the owners of a ring for the edges of its rows.
+    fn fetch_edges(&mut self, world: &World, ring: std::ops::Range<usize>) {
+        let part = self.part;
+        let mut wanted = vec![Vec::new(); world.size()];
+        for row in ring.clone() {
+            let (rank, number) = self.homes[row - part.owned];
+            wanted[rank as usize].push(number);
+        }
+        let asked = world.all_to_all(wanted);
+        let halo_homes = self.halo_homes(world);
+        // For each row: the number of neighbours, then (rank, row there, id) of each; and beside
+        // it (degree, weight) of each.
+        let (mut names, mut numbers) = (Vec::new(), Vec::new());
+        for rows in asked {
+            let (mut name, mut number) = (Vec::new(), Vec::new());
+            for i in rows {
+                let range = part.indptr[i as usize] as usize..part.indptr[i as usize + 1] as usize;
+                name.push(range.len() as u32);
+                for k in range {
+                    let j = part.indices[k] as usize;
+                    let home = match j < part.owned {
+                        true => (part.rank as u32, j as u32),
+                        false => halo_homes[j - part.owned],
+                    };
+                    name.extend([home.0, home.1, part.ids[j]]);
+                    number.extend([part.degree[j], part.weights.as_ref().map_or(1.0, |w| w[k])]);
+                }
+            }
+            names.push(name);
+            numbers.push(number);
+        }
+        let (names, numbers) = (world.all_to_all(names), world.all_to_all(numbers));
+        let mut cursors = vec![(0, 0); world.size()];
+        for row in ring {
+            let rank = self.homes[row - part.owned].0 as usize;
+            let (mut name, mut number) = cursors[rank];
+            let count = names[rank][name] as usize;
+            name += 1;
+            for _ in 0..count {
+                let [owner, there, id] = names[rank][name..name + 3] else { unreachable!() };
+                let (degree, weight) = (numbers[rank][number], numbers[rank][number + 1]);
+                let column = self.row((owner, there), id, degree);
+                self.vicinity.indices.push(column);
+                self.vicinity.weights.push(weight);
+                (name, number) = (name + 3, number + 2);
+            }
+            cursors[rank] = (name, number);
+            self.close_row();
+        }
+    }
+
+    /// Agrees with the owners who sends which rows when values are fetched.
+    fn finish(self, world: &World, fetched: usize) -> Vicinity {
+        let mut vicinity = self.vicinity;
+        let mut wanted = vec![Vec::new(); world.size()];
+        vicinity.asked = vec![Vec::new(); world.size()];
+        for row in vicinity.owned..vicinity.rings[fetched] {
+            let (rank, number) = self.homes[row - vicinity.owned];
+            wanted[rank as usize].push(number);
+            vicinity.asked[rank as usize].push(row as u32);
+        }
+        vicinity.serves = world.all_to_all(wanted);
+        vicinity
+    }
+}
