@@ -66,6 +66,7 @@ mod error;
 pub mod field;
 pub mod graph;
 pub mod logdet;
+pub mod metrics;
 pub mod model;
 pub mod partition;
 pub mod posterior;

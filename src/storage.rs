@@ -28,18 +28,41 @@ pub(crate) fn open(path: &Path) -> Result<hdf5::File> {
     })
 }
 
+/// A new HDF5 file that takes its name only when it is on disk as a whole, and is gone if it is
+/// dropped before.
+pub(crate) struct NewFile {
+    file: hdf5::File,
+    partial: Partial,
+    path: PathBuf,
+}
+
+impl NewFile {
+    pub(crate) fn create(path: &Path) -> Result<Self> {
+        let partial = Partial::beside(path)?;
+        // HDF5's own message for an unwritable place is long and unclear: try the system first.
+        std::fs::File::create(&partial.0).with_path(path, "")?;
+        let file = unlocked().create(&partial.0).with_path(path, "creating the file")?;
+        Ok(NewFile { file, partial, path: path.into() })
+    }
+
+    pub(crate) fn hdf5(&self) -> &hdf5::File {
+        &self.file
+    }
+
+    pub(crate) fn finish(self) -> Result<()> {
+        self.file.close().with_path(&self.path, "closing (is the disk full?)")?;
+        self.partial.take_name(&self.path)
+    }
+}
+
 /// Runs `write` on a new HDF5 file that takes the name `path` only when it is on disk as a whole.
 pub(crate) fn write_hdf5(
     path: &Path,
     write: impl FnOnce(&hdf5::File) -> hdf5::Result<()>,
 ) -> Result<()> {
-    let partial = Partial::beside(path)?;
-    // HDF5's own message for an unwritable place is long and unclear: try the system first.
-    std::fs::File::create(&partial.0).with_path(path, "")?;
-    let file = unlocked().create(&partial.0).with_path(path, "creating the file")?;
-    write(&file).with_path(path, "writing (is the disk full?)")?;
-    file.close().with_path(path, "closing (is the disk full?)")?;
-    partial.take_name(path)
+    let new = NewFile::create(path)?;
+    write(new.hdf5()).with_path(path, "writing (is the disk full?)")?;
+    new.finish()
 }
 
 /// Writes a text file as a whole or not at all.

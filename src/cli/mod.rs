@@ -5,7 +5,9 @@
 
 mod doctor;
 mod engine;
+mod evaluate;
 mod import;
+mod infer;
 mod info;
 mod logdet;
 mod partition;
@@ -37,6 +39,8 @@ enum Command {
     Info(info::Args),
     Partition(partition::Args),
     Logdet(logdet::Args),
+    Infer(infer::Args),
+    Evaluate(evaluate::Args),
     Run(run::Args),
     Scale(scale::Args),
     Doctor(doctor::Args),
@@ -46,7 +50,11 @@ impl Command {
     fn runs_on_all_ranks(&self) -> bool {
         matches!(
             self,
-            Command::Run(_) | Command::Logdet(_) | Command::Scale(_) | Command::Doctor(_)
+            Command::Run(_)
+                | Command::Infer(_)
+                | Command::Logdet(_)
+                | Command::Scale(_)
+                | Command::Doctor(_)
         )
     }
 }
@@ -109,6 +117,8 @@ fn execute(cli: Cli) -> Result<()> {
         Command::Partition(args) => partition::run(args),
         Command::Logdet(args) => logdet::run(args),
         Command::Scale(args) => scale::run(args),
+        Command::Infer(args) => infer::run(args),
+        Command::Evaluate(args) => evaluate::run(args),
         Command::Run(args) => run::run(args),
         Command::Doctor(args) => doctor::run(args),
     }

@@ -60,11 +60,6 @@ impl Columns {
         let range = self.indptr[i]..self.indptr[i + 1];
         (&self.rows[range.clone()], &self.values[range])
     }
-
-    /// `(GᵀG)_ii = ‖G e_i‖²`.
-    pub fn square(&self, i: usize) -> f64 {
-        self.column(i).1.iter().map(|v| v * v).sum()
-    }
 }
 
 /// `(GᵀG)_ii` of the owned rows without keeping any column; nothing if that would mean to visit

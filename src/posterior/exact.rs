@@ -120,7 +120,9 @@ fn dense(n: usize, matrix: &Lower) -> Result<Vec<f64>> {
         }
     }
     let factor = full.llt(Side::Lower).map_err(|_| {
-        Error::Numeric("the posterior precision is not positive definite in double precision".into())
+        Error::Numeric(
+            "the posterior precision is not positive definite in double precision".into(),
+        )
     })?;
     drop(full);
     let mut inverse = Mat::<f64>::zeros(n, n);

@@ -63,9 +63,7 @@ impl Pattern {
         let pattern = SymbolicSparseColMatRef::new_checked(n, n, &matrix.ends, None, &matrix.rows);
         let view = SparseColMatRef::new(pattern, &matrix.values[..]);
         let mut values = vec![0.0; self.symbolic.len_val()];
-        let need = self
-            .symbolic
-            .factorize_numeric_llt_scratch::<f64>(Par::Seq, Default::default());
+        let need = self.symbolic.factorize_numeric_llt_scratch::<f64>(Par::Seq, Default::default());
         let mut memory = MemBuffer::try_new(need)
             .map_err(|_| Error::Numeric("no memory for a sparse Cholesky factorisation".into()))?;
         self.symbolic

@@ -58,8 +58,7 @@ impl Coefficients {
         for ((effect, image), weight) in rows {
             for a in 0..count {
                 for b in 0..=a {
-                    schur[a * count + b] +=
-                        image[a] * image[b] + weight * effect[a] * effect[b];
+                    schur[a * count + b] += image[a] * image[b] + weight * effect[a] * effect[b];
                 }
             }
         }

@@ -125,7 +125,8 @@ pub fn infer<E: Engine>(
         Preconditioner::choose(engine, &mut precision, options.preconditioner)?;
 
     let count = problem.features.as_ref().map_or(0, |f| f.count);
-    let samples = if variance == Variance::Exact && !options.keep_samples { 0 } else { options.samples };
+    let samples =
+        if variance == Variance::Exact && !options.keep_samples { 0 } else { options.samples };
     let fixed = 1 + count; // the mean, and a column for each feature
     let total = fixed + samples;
     let batch = memory::batch(engine, options.batch, total)?.max(fixed);
@@ -148,15 +149,15 @@ pub fn infer<E: Engine>(
             error: None,
         },
     };
-    let mut progress =
-        world.is_root().then(|| Progress::new("posterior", total as u64));
+    let mut progress = world.is_root().then(|| Progress::new("posterior", total as u64));
     let mut coefficients = Coefficients::none();
     let mut drawn = 0;
     while drawn < samples || estimate.mean.is_empty() {
         let first = estimate.mean.is_empty();
         let ahead = if first { fixed } else { 0 };
         let here = (batch - ahead).min(samples - drawn);
-        let solved = solver.solve(engine, &mut precision, &mut preconditioner, ahead, drawn, here)?;
+        let solved =
+            solver.solve(engine, &mut precision, &mut preconditioner, ahead, drawn, here)?;
         estimate.info.add(&solved);
         let (x, b) = (engine.download(&solver.x), engine.download(&solver.b));
         let width = ahead + here;

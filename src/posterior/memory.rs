@@ -11,11 +11,7 @@ const BLOCKS: usize = 13;
 
 /// Columns of a batch out of `total`: what was asked for, or a tile, or what fits into half of
 /// the memory that is left. All ranks call it and get the same.
-pub(super) fn batch<E: Engine>(
-    engine: &E,
-    asked: Option<usize>,
-    total: usize,
-) -> Result<usize> {
+pub(super) fn batch<E: Engine>(engine: &E, asked: Option<usize>, total: usize) -> Result<usize> {
     let world = engine.world();
     let column = (engine.part().ids.len() * BLOCKS * 8) as f64;
     let left = available().map_or(f64::INFINITY, |bytes| bytes / world.local_size() as f64);

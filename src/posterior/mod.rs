@@ -12,6 +12,7 @@ mod diagonal;
 mod exact;
 mod factor;
 mod features;
+mod file;
 mod infer;
 mod memory;
 mod perturb;
@@ -20,14 +21,24 @@ pub mod precondition;
 mod vicinity;
 
 pub use features::Features;
+pub use file::{PosteriorFile, Writer};
 pub use infer::{Estimate, Info, Keep, Options, Problem, infer};
 pub use perturb::{Observations, draw};
 pub use precision::Precision;
 pub use precondition::{Choice, Preconditioner};
 
 /// How marginal variances are computed.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-#[derive(serde::Serialize, serde::Deserialize, clap::ValueEnum)]
+#[derive(
+    Debug,
+    Clone,
+    Copy,
+    PartialEq,
+    Eq,
+    Default,
+    serde::Serialize,
+    serde::Deserialize,
+    clap::ValueEnum,
+)]
 #[serde(rename_all = "kebab-case")]
 pub enum Variance {
     /// Rao–Blackwellised from posterior samples.
