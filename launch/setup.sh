@@ -58,6 +58,18 @@ nvidia_nvshmem_cu13-3.4.5-py3-none-manylinux2014_x86_64.manylinux_2_17_x86_64.wh
 # modules.
 have() { command -v "$1" >/dev/null; }
 
+# bindgen (MPI bindings) loads libclang and needs clang's own headers with it: the bare runtime
+# library (libclang1) is not enough, hence the look for the development link libclang.so. An
+# llvm-config says where to look, not that anything is there: LLVM may be installed without clang.
+have_libclang() {
+    local llvm=
+    [[ -z ${LIBCLANG_PATH:-} ]] || return 0
+    ! have llvm-config || llvm=$(llvm-config --libdir 2>/dev/null)
+    compgen -G "${llvm:-/usr/lib/llvm-*/lib}/libclang.so" >/dev/null ||
+        compgen -G '/usr/lib/llvm-*/lib/libclang.so' >/dev/null ||
+        compgen -G '/usr/lib*/libclang.so' >/dev/null
+}
+
 # missing_packages build|fetch: what is missing for that, by its Debian name, one per line.
 missing_packages() {
     have c++ && have make || echo build-essential
@@ -67,11 +79,7 @@ missing_packages() {
     have mpirun || have srun || echo openmpi-bin
     [[ -n ${HDF5_DIR:-} ]] || have h5cc || have h5pcc || pkg-config --exists hdf5 2>/dev/null ||
         echo libhdf5-dev
-    # bindgen (MPI bindings) loads libclang and needs clang's own headers with it: the bare runtime
-    # library (libclang1) is not enough, hence the look for the development link libclang.so.
-    [[ -n ${LIBCLANG_PATH:-} ]] || have llvm-config ||
-        compgen -G '/usr/lib/llvm-*/lib/libclang.so' >/dev/null ||
-        compgen -G '/usr/lib*/libclang.so' >/dev/null || echo libclang-dev
+    have_libclang || echo libclang-dev
     # The rest is needed only to fetch libtorch.
     if [[ $1 == fetch ]]; then
         have curl || printf '%s\n' curl ca-certificates
