@@ -59,6 +59,12 @@ impl Progress {
         self.bar.set_length(self.total);
     }
 
+    /// What there is to say at the moment, beside the bar.
+    pub fn note(&mut self, what: &str) {
+        what.clone_into(&mut self.what);
+        self.bar.set_message(what.to_owned());
+    }
+
     /// `steps` more are done.
     pub fn advance(&mut self, steps: u64) {
         self.done += steps;

@@ -34,6 +34,8 @@ pub enum Purpose {
     Start = 9,
     /// Anything in tests and benches.
     Test = 10,
+    /// Perturbations behind the score of the marginal likelihood.
+    Score = 11,
 }
 
 /// One stream: the key made of seed, purpose and step.

@@ -54,8 +54,12 @@ fn data_that_is_there_is_used_and_the_settings_are_recorded() {
     let config = Config::load::<&str>(&record, &[]).unwrap();
     assert_eq!((config.model.layers, config.train.iterations), (4, Some(100)));
     assert!(config.data.is_absolute() && config.data.exists(), "{}", config.data.display());
-    let left: Vec<_> = std::fs::read_dir(record.parent().unwrap()).unwrap().collect();
-    assert_eq!(left.len(), 1, "only config.toml: {left:?}");
+    let entries = std::fs::read_dir(record.parent().unwrap()).unwrap();
+    let mut left: Vec<_> = entries.map(|e| e.unwrap().file_name().into_string().unwrap()).collect();
+    left.sort();
+    let whole = ["config.toml", "metrics.json", "metrics.jsonl", "model.json", "posterior.h5"];
+    assert_eq!(left[..5], whole, "{left:?}");
+    assert_eq!(left[5..], ["summary.json"]);
     assert!(!dir.path().join("runs").exists());
 }
 

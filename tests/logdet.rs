@@ -283,8 +283,10 @@ fn dataset(dir: &tempfile::TempDir) -> std::path::PathBuf {
 fn load(data: &std::path::Path, options: &Options) -> logdet::Loaded {
     let world = World::solo();
     let graph = Dataset::read(data).expect("a dataset").graph;
-    logdet::load_or_make(&world, data, true, options, || Ok(native(&World::solo(), &graph)))
-        .expect("a spectrum")
+    logdet::load_or_make(&world, data, true, options, |options| {
+        logdet::compute(&mut native(&World::solo(), &graph), options)
+    })
+    .expect("a spectrum")
 }
 
 #[test]

@@ -3,14 +3,15 @@
 use crate::comm::World;
 use crate::config;
 use crate::error::Result;
-use crate::field::{Device, Engine, native::Native};
+use crate::field::rowwise::Rowwise;
+use crate::field::{Device, native::Native};
 use crate::partition::Part;
 use std::rc::Rc;
 
 /// Work that runs on any engine. (A closure cannot be generic over the engine, a trait can.)
 pub(super) trait Work {
     type Output;
-    fn on<E: Engine>(self, engine: E) -> Result<Self::Output>;
+    fn on<E: Rowwise>(self, engine: E) -> Result<Self::Output>;
 }
 
 /// Does `work` in double precision on the engine of the user's choice. To be called by all ranks.

@@ -3,7 +3,7 @@
 use super::table;
 use crate::config::Config;
 use crate::dataset::Dataset;
-use crate::error::{Error, Result};
+use crate::error::{Error, Result, WithPath};
 use crate::metrics::{self, Distance, Scores};
 use crate::posterior::PosteriorFile;
 use crate::storage;
@@ -109,6 +109,13 @@ pub(super) fn evaluate(posterior: &Path, data: &Path) -> Result<Metrics> {
 }
 
 impl Metrics {
+    /// Reads `metrics.json`.
+    pub fn read(path: &Path) -> Result<Self> {
+        let text = std::fs::read(path).with_path(path, "")?;
+        serde_json::from_slice(&text)
+            .map_err(|e| Error::parse(path, e.line() as u64, e.to_string()))
+    }
+
     /// Writes `metrics.json`.
     pub fn write(&self, path: &Path) -> Result<()> {
         storage::write_text_file(path, &format!("{:#}\n", serde_json::json!(self)))

@@ -1,17 +1,16 @@
 //! `dgmrf infer`: predictions with error bars from a fitted model.
 
 use super::engine::{Work, with_engine};
-use super::{ranks, table};
+use super::{ranks, table, values};
 use crate::comm::World;
 use crate::config::{self, Config};
 use crate::dataset::{Dataset, Header};
 use crate::error::{Error, Result, WithPath};
-use crate::field::{Device, Engine};
+use crate::field::Device;
+use crate::field::rowwise::Rowwise;
 use crate::model::ModelFile;
 use crate::partition;
-use crate::posterior::{
-    self, Choice, Estimate, Features, PosteriorFile, Problem, Variance, Writer,
-};
+use crate::posterior::{self, Choice, Estimate, PosteriorFile, Problem, Variance, Writer};
 use crate::storage::{self, ArrayHasher};
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
@@ -219,38 +218,22 @@ pub(super) fn infer(world: &Rc<World>, plan: &Plan) -> Result<Summary> {
     let part = if model.weighted { part } else { part.without_weights() };
     let ids = part.owned_ids().to_vec();
 
-    // Rank 0 reads the values and gives each rank its own.
-    let data = world.agree(match world.is_root() {
-        true => read_data(plan, &model).map(Some),
-        false => Ok(None),
-    })?;
-    let (mean, scale) = (model.standardise.mean, model.standardise.scale);
-    let columns = data.as_ref().map(|d| {
-        let observed = d.observed.iter().map(|&o| f64::from(u8::from(o)));
-        d.y.iter().zip(observed).flat_map(|(&y, o)| [(y - mean) / scale, o]).collect::<Vec<f64>>()
-    });
-    let mine = world.scatter_rows(&ids, columns.as_deref(), 2);
-    let y: Vec<f64> = mine.iter().step_by(2).copied().collect();
-    let observed: Vec<bool> = mine.iter().skip(1).step_by(2).map(|&o| o == 1.0).collect();
-    let features = features_of(world, &model, data.as_ref(), &ids);
-    let observed_count = data.as_ref().map_or(0, Dataset::observed_count);
+    let data = values::read(world, &plan.data, &ids, model.features, Some(model.standardise))?;
     let nodes = world.agree(match &plan.nodes {
         Some(words) => parse_nodes(words, header.nodes).map(Some),
         None => Ok(None),
     })?;
-    drop(data);
-
     let problem = Problem {
         model: &model.model,
-        sigma: model.sigma / scale,
-        y: &y,
-        observed: &observed,
-        features,
+        sigma: model.sigma / model.standardise.scale,
+        y: &data.y,
+        observed: &data.observed,
+        features: data.features,
     };
     let job = Job { world, plan, problem, ids: &ids, nodes, header: &header, model: &model, key };
     let info = with_engine(world, part, plan.engine, plan.device, job)?;
     let seconds = start.elapsed().as_secs_f64();
-    Ok(Summary { nodes: header.nodes, observed: observed_count, info, seconds })
+    Ok(Summary { nodes: header.nodes, observed: data.observed_count, info, seconds })
 }
 
 fn read_model(plan: &Plan, header: &Header) -> Result<ModelFile> {
@@ -262,33 +245,6 @@ fn read_model(plan: &Plan, header: &Header) -> Result<ModelFile> {
             format!("fitted on another graph than that of {}", plan.data.display()),
         )),
     }
-}
-
-fn read_data(plan: &Plan, model: &ModelFile) -> Result<Dataset> {
-    let data = Dataset::read(&plan.data)?;
-    if model.features && data.features.is_none() {
-        return Err(Error::file(&plan.data, "the model uses node features, there are none here"));
-    }
-    Ok(data)
-}
-
-/// The features of this rank's nodes, if the model uses them. The prior of their coefficients is
-/// `N(0, 10⁸)` in the units of `y`.
-fn features_of(
-    world: &World,
-    model: &ModelFile,
-    data: Option<&Dataset>,
-    ids: &[u32],
-) -> Option<Features> {
-    if !model.features {
-        return None;
-    }
-    let all = data.and_then(|d| d.features.as_ref());
-    let mut count = [all.map_or(0.0, |f| f.names.len() as f64)];
-    world.max(&mut count);
-    let count = count[0] as usize;
-    let values = world.scatter_rows(ids, all.map(|f| &f.values[..]), count);
-    Some(Features { count, values, prior_precision: 1e-8 * model.standardise.scale.powi(2) })
 }
 
 /// `0,17,100-120`, or a file with one such word per line.
@@ -334,7 +290,7 @@ struct Job<'a> {
 impl Work for Job<'_> {
     type Output = posterior::Info;
 
-    fn on<E: Engine>(self, mut engine: E) -> Result<posterior::Info> {
+    fn on<E: Rowwise>(self, mut engine: E) -> Result<posterior::Info> {
         let (world, plan, all) = (self.world, self.plan, self.header.nodes);
         let options = &plan.options;
         let kept = self.nodes.as_ref().map_or(all, Vec::len);

@@ -6,7 +6,8 @@ use crate::comm::World;
 use crate::config;
 use crate::dataset::Dataset;
 use crate::error::{Error, Result};
-use crate::field::{Device, Engine};
+use crate::field::Device;
+use crate::field::rowwise::Rowwise;
 use crate::logdet::{self, Estimate, Method, Options, Source, lanczos, power_series};
 use crate::partition;
 use std::path::{Path, PathBuf};
@@ -203,7 +204,7 @@ struct Compare<'a> {
 impl Work for Compare<'_> {
     type Output = (logdet::Loaded, f64);
 
-    fn on<E: Engine>(self, mut engine: E) -> Result<Self::Output> {
+    fn on<E: Rowwise>(self, mut engine: E) -> Result<Self::Output> {
         let begun = Instant::now();
         let loaded = match self.fresh {
             true => logdet::Loaded {
@@ -212,8 +213,8 @@ impl Work for Compare<'_> {
                 made: true,
             },
             false => {
-                let engine = || Ok(engine);
-                logdet::load_or_make(self.world, self.data, self.weighted, &self.options, engine)?
+                let compute = |options: &Options| logdet::compute(&mut engine, options);
+                logdet::load_or_make(self.world, self.data, self.weighted, &self.options, compute)?
             }
         };
         Ok((loaded, begun.elapsed().as_secs_f64()))

@@ -16,6 +16,8 @@ mod run;
 mod scale;
 mod synth;
 mod table;
+mod train;
+mod values;
 
 use crate::comm;
 use crate::error::Result;
@@ -39,6 +41,7 @@ enum Command {
     Info(info::Args),
     Partition(partition::Args),
     Logdet(logdet::Args),
+    Train(train::Args),
     Infer(infer::Args),
     Evaluate(evaluate::Args),
     Run(run::Args),
@@ -51,6 +54,7 @@ impl Command {
         matches!(
             self,
             Command::Run(_)
+                | Command::Train(_)
                 | Command::Infer(_)
                 | Command::Logdet(_)
                 | Command::Scale(_)
@@ -117,6 +121,7 @@ fn execute(cli: Cli) -> Result<()> {
         Command::Partition(args) => partition::run(args),
         Command::Logdet(args) => logdet::run(args),
         Command::Scale(args) => scale::run(args),
+        Command::Train(args) => train::run(args),
         Command::Infer(args) => infer::run(args),
         Command::Evaluate(args) => evaluate::run(args),
         Command::Run(args) => run::run(args),

@@ -1,13 +1,17 @@
 //! `dgmrf run`: the whole way of the data, stage by stage, whatever is missing.
 
-use super::ranks;
+use super::evaluate::{self, Metrics};
+use super::{infer, ranks, train};
 use crate::comm::World;
 use crate::config::{Config, Engine};
 use crate::dataset::Dataset;
 use crate::error::{Error, Result, WithPath};
 use crate::partition;
+use crate::posterior::PosteriorFile;
 use crate::storage;
+use crate::train::session::Resume;
 use std::path::{Path, PathBuf};
+use std::rc::Rc;
 use std::time::Instant;
 
 /// Do everything a config asks for; finished stages are skipped, so it is safe to repeat.
@@ -29,7 +33,7 @@ pub(super) struct Args {
 /// there already; a stage leaves either its whole result or nothing.
 struct Stage {
     name: &'static str,
-    run: fn(&Config, &World) -> Result<Outcome>,
+    run: fn(&Config, &Rc<World>, usize) -> Result<Outcome>,
 }
 
 struct Outcome {
@@ -38,23 +42,28 @@ struct Outcome {
 }
 
 /// The stages in their order.
-const STAGES: &[Stage] =
-    &[Stage { name: "data", run: data }, Stage { name: "partition", run: divide }];
+const STAGES: &[Stage] = &[
+    Stage { name: "data", run: data },
+    Stage { name: "partition", run: divide },
+    Stage { name: "train", run: fit },
+    Stage { name: "infer", run: predict },
+    Stage { name: "evaluate", run: score },
+];
 
 pub(super) fn run(mut args: Args) -> Result<()> {
     // Before MPI starts: every rank reads the same file, and the threads depend on it.
     let config = Config::load(&args.config, &args.set)?;
     args.ranks.threads = args.ranks.threads.or(config.run.threads);
-    ranks::run(&args.ranks, |world, _threads| {
+    ranks::run(&args.ranks, |world, threads| {
         check_engine(&config, world)?;
         let record = config.run_dir().join("config.toml");
         on_root(world, || {
             warn_of_stale_data(&config, &record);
-            write_record(&config, &record)
+            write_record(&config)
         })?;
         for stage in STAGES {
             let start = Instant::now();
-            let outcome = (stage.run)(&config, world)?;
+            let outcome = (stage.run)(&config, world, threads)?;
             let time = match outcome.skipped {
                 true => "skipped, already there".to_owned(),
                 false => format!("{:.2} s", start.elapsed().as_secs_f64()),
@@ -63,17 +72,30 @@ pub(super) fn run(mut args: Args) -> Result<()> {
                 println!("{:<10} {:<24} {}", stage.name, time, outcome.result.display());
             }
         }
-        Ok(())
+        on_root(world, || conclude(&config))
     })
 }
 
+/// What came out, and where to look next.
+fn conclude(config: &Config) -> Result<()> {
+    let dir = config.run_dir();
+    println!();
+    Metrics::read(&dir.join("metrics.json"))?.print();
+    let shown = dir.display();
+    println!(
+        "\npredictions  {shown}/posterior.h5     (h5py, or: dgmrf infer {shown} --csv)\n\
+         parameters   {shown}/model.json\nthe fit      {shown}/summary.json, {shown}/metrics.jsonl"
+    );
+    Ok(())
+}
+
 /// Runs on rank 0 while the others wait; a failure there is one of all.
-fn on_root(world: &World, work: impl FnOnce() -> Result<()>) -> Result<()> {
+pub(super) fn on_root(world: &World, work: impl FnOnce() -> Result<()>) -> Result<()> {
     world.agree(if world.is_root() { work() } else { Ok(()) })
 }
 
 /// A missing engine or device should not show after hours of work.
-fn check_engine(config: &Config, world: &World) -> Result<()> {
+pub(super) fn check_engine(config: &Config, world: &World) -> Result<()> {
     if config.run.engine == Engine::Native {
         return Ok(());
     }
@@ -88,12 +110,14 @@ fn check_engine(config: &Config, world: &World) -> Result<()> {
 
 // ---- data -----------------------------------------------------------------------------------
 
-fn data(config: &Config, world: &World) -> Result<Outcome> {
+fn data(config: &Config, world: &Rc<World>, _: usize) -> Result<Outcome> {
     let mut skipped = false;
     on_root(world, || {
         skipped = data_is_there(config)?;
         if skipped { Ok(()) } else { make_data(config) }
     })?;
+    // What rank 0 has found counts for all.
+    let skipped = world.broadcast(vec![u8::from(skipped)]) == [1];
     Ok(Outcome { result: config.data.clone(), skipped })
 }
 
@@ -138,15 +162,61 @@ fn warn_of_stale_data(config: &Config, record: &Path) {
 
 // ---- partition ------------------------------------------------------------------------------
 
-fn divide(config: &Config, world: &World) -> Result<Outcome> {
+fn divide(config: &Config, world: &Rc<World>, _: usize) -> Result<Outcome> {
     let loaded = partition::load_or_make(world, &config.data, None, &Default::default())?;
     Ok(Outcome { result: loaded.path, skipped: !loaded.made })
 }
 
+// ---- train, infer, evaluate ------------------------------------------------------------------
+
+/// Whether rank 0 finds a stage finished.
+fn finished(world: &World, look: impl FnOnce() -> Result<bool>) -> Result<bool> {
+    let found = world.agree(if world.is_root() { look() } else { Ok(false) })?;
+    Ok(world.broadcast(vec![u8::from(found)]) == [1])
+}
+
+fn fit(config: &Config, world: &Rc<World>, threads: usize) -> Result<Outcome> {
+    let dir = config.run_dir();
+    let result = dir.join("model.json");
+    let skipped = finished(world, || {
+        let key = train::key(config, &Dataset::read_header(&config.data)?)?;
+        Ok(result.exists() && train::Summary::read(&dir).is_some_and(|s| s.key == key))
+    })?;
+    if !skipped {
+        train::train(world, config, &Resume::Auto, threads)?;
+    }
+    Ok(Outcome { result, skipped })
+}
+
+fn predict(config: &Config, world: &Rc<World>, _: usize) -> Result<Outcome> {
+    let plan = infer::Plan::of_run(config, &config.run_dir());
+    let skipped = finished(world, || {
+        let key = plan.key(&Dataset::read_header(&config.data)?)?;
+        Ok(PosteriorFile::read_key(&plan.output).is_some_and(|found| found == key))
+    })?;
+    if !skipped {
+        infer::infer(world, &plan)?;
+    }
+    Ok(Outcome { result: plan.output, skipped })
+}
+
+fn score(config: &Config, world: &Rc<World>, _: usize) -> Result<Outcome> {
+    let dir = config.run_dir();
+    let (posterior, result) = (dir.join("posterior.h5"), dir.join("metrics.json"));
+    let skipped = finished(world, || {
+        let key = PosteriorFile::read_key(&posterior);
+        Ok(Metrics::read(&result).is_ok_and(|m| Some(m.posterior) == key))
+    })?;
+    if !skipped {
+        on_root(world, || evaluate::evaluate(&posterior, &config.data)?.write(&result))?;
+    }
+    Ok(Outcome { result, skipped })
+}
+
 // ---- the record of the settings -------------------------------------------------------------
 
-/// Writes the resolved settings.
-fn write_record(config: &Config, path: &Path) -> Result<()> {
+/// Writes the resolved settings into the run directory.
+pub(super) fn write_record(config: &Config) -> Result<()> {
     let text = format!("# The settings of this run, defaults included.\n{}", config.to_toml()?);
-    storage::write_text_file(path, &text)
+    storage::write_text_file(&config.run_dir().join("config.toml"), &text)
 }

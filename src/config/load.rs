@@ -1,6 +1,6 @@
 //! From a file and `--set` words to a checked [`Config`], with errors that name the line.
 
-use super::{Config, Logdet, Model, Posterior, Run, Source, Train, Variational};
+use super::{Config, Logdet, Marginal, Model, Posterior, Run, Source, Train, Variational};
 use crate::error::{Error, Result, WithPath};
 use serde::Deserialize;
 use serde::de::{DeserializeOwned, Visitor};
@@ -56,11 +56,12 @@ fn locate(data: &Path, config: &Path) -> Result<PathBuf> {
 // ---- keys ---------------------------------------------------------------------------------------
 
 /// The sections and their keys, taken from the types themselves.
-fn sections() -> [(&'static str, &'static [&'static str]); 7] {
+fn sections() -> [(&'static str, &'static [&'static str]); 8] {
     [
         ("source", fields::<Source>()),
         ("model", fields::<Model>()),
         ("train", fields::<Train>()),
+        ("marginal", fields::<Marginal>()),
         ("variational", fields::<Variational>()),
         ("logdet", fields::<Logdet>()),
         ("posterior", fields::<Posterior>()),

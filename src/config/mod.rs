@@ -45,6 +45,8 @@ pub struct Config {
     pub model: Model,
     /// Fitting of the parameters.
     pub train: Train,
+    /// The score behind `train.method = "marginal"`.
+    pub marginal: Marginal,
     /// The approximate posterior of `train.method = "elbo"`.
     pub variational: Variational,
     /// How `log|det G|` is computed.
@@ -75,6 +77,9 @@ pub struct Model {
     pub gamma: Gamma,
     /// Whether the node features enter through a linear model.
     pub features: bool,
+    /// Standard deviation of the noise in the units of `y`; when absent, it is fitted.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub sigma: Option<f64>,
     /// Whether edge weights are used; when absent, they are if the data has them.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub weighted: Option<bool>,
@@ -98,6 +103,20 @@ pub struct Train {
     pub log_every: u64,
     /// Steps between checkpoints; 0 writes none.
     pub checkpoint_every: u64,
+    /// Minutes after which a checkpoint is written in any case (unless there are none at all).
+    pub checkpoint_minutes: f64,
+}
+
+/// `[marginal]`: the score `∇ log p(y|θ)` by Fisher's identity.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct Marginal {
+    /// Posterior deviations behind the score, at least 1.
+    pub probes: usize,
+    /// Relative residual of conjugate gradients, between 0 and 1.
+    pub tolerance: f64,
+    /// The fit ends when a step promises less gain of `log p(y)` than this.
+    pub gain: f64,
 }
 
 /// `[variational]`: `q = N(ν, S Sᵀ)` of the paper.
@@ -200,7 +219,14 @@ words! {
 
 impl Default for Model {
     fn default() -> Self {
-        Model { layers: 1, bias: true, gamma: Gamma::Free, features: false, weighted: None }
+        Model {
+            layers: 1,
+            bias: true,
+            gamma: Gamma::Free,
+            features: false,
+            sigma: None,
+            weighted: None,
+        }
     }
 }
 
@@ -213,7 +239,14 @@ impl Default for Train {
             learning_rate: None,
             log_every: 10,
             checkpoint_every: 1000,
+            checkpoint_minutes: 10.0,
         }
+    }
+}
+
+impl Default for Marginal {
+    fn default() -> Self {
+        Marginal { probes: 15, tolerance: 3e-4, gain: 0.1 }
     }
 }
 
@@ -287,6 +320,28 @@ impl Config {
         toml::to_string(self).map_err(|e| crate::Error::Setting(format!("config as TOML: {e}")))
     }
 
+    /// The settings that a fit depends on, by name: what may not change when it is continued. How
+    /// long it goes on, what it writes and on what it runs may.
+    pub fn about(&self) -> crate::Result<std::collections::BTreeMap<String, String>> {
+        let wrong = |e: toml::ser::Error| crate::Error::Setting(format!("config as TOML: {e}"));
+        let table = toml::Table::try_from(self).map_err(wrong)?;
+        let method = match self.train.method {
+            Method::Marginal => "marginal",
+            Method::Elbo => "variational",
+        };
+        let mut about = std::collections::BTreeMap::new();
+        for section in ["model", "train", "logdet", method] {
+            let Some(keys) = table.get(section).and_then(toml::Value::as_table) else { continue };
+            for (key, value) in keys {
+                let changes = ["iterations", "log_every", "checkpoint_every", "checkpoint_minutes"];
+                if section != "train" || !changes.contains(&key.as_str()) {
+                    about.insert(format!("{section}.{key}"), value.to_string());
+                }
+            }
+        }
+        Ok(about)
+    }
+
     /// The first key whose value cannot work, and why.
     fn check(&self) -> Result<(), (&'static str, String)> {
         let need = |good: bool, key: &'static str, why: &str| match good {
@@ -320,6 +375,22 @@ impl Config {
             "must be a finite number above 0",
         )?;
         at_least(1, self.train.log_every, "train.log_every")?;
+
+        let minutes = self.train.checkpoint_minutes;
+        need(minutes > 0.0, "train.checkpoint_minutes", "must be above 0")?;
+        if let Some(sigma) = self.model.sigma {
+            need(
+                sigma.is_finite() && sigma > 0.0,
+                "model.sigma",
+                "must be a finite number above 0",
+            )?;
+        }
+
+        at_least(1, self.marginal.probes as u64, "marginal.probes")?;
+        let tolerance = self.marginal.tolerance;
+        let between = "must lie between 0 and 1, both excluded";
+        need(tolerance > 0.0 && tolerance < 1.0, "marginal.tolerance", between)?;
+        need(self.marginal.gain > 0.0, "marginal.gain", "must be above 0")?;
 
         let layers = self.variational.layers;
         need(layers <= 2, "variational.layers", "must be 0 (mean field), 1 or 2")?;

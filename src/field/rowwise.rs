@@ -91,15 +91,16 @@ pub trait Rowwise: Engine {
     /// `out_i = Σ_c x_ic y_ic / w_i`.
     fn row_dots(&self, w: &Self::Block, x: &Self::Block, y: &Self::Block, out: &mut Self::Block);
 
-    /// `out_i = base_i − Σ_k f_ik c_k`: the linear model taken off.
+    /// `out_ic = base_ic − Σ_k f_ik a_kc`: linear models taken off, one per column. `a` is row-major,
+    /// a row for each column of `f`.
     fn subtract_linear(
         &self,
         f: &Self::Block,
-        c: &[f64],
+        a: &[f64],
         base: &Self::Block,
         out: &mut Self::Block,
     );
-    /// `out_k = Σ_i f_ik v_i`.
+    /// `out_kc = Σ_i f_ik v_ic`, row-major: the products of all columns of two blocks.
     fn project(&self, f: &Self::Block, v: &Self::Block, out: &mut [f64]);
 
     /// Adam on a node field, for the gradient `weight * gradient`.

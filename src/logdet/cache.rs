@@ -3,12 +3,11 @@
 //! The name of a file holds the hash of its graph, the method and its options, so a file never
 //! has to be replaced; a damaged one is computed again.
 
-use super::{Method, Options, Source, Spectrum, compute};
+use super::{Method, Options, Source, Spectrum};
 use super::{lanczos::Quadrature, power_series::Traces};
 use crate::comm::World;
 use crate::dataset::Dataset;
 use crate::error::{Error, Result, WithPath};
-use crate::field::Engine;
 use crate::storage::{self, ArrayHasher};
 use std::path::{Path, PathBuf};
 
@@ -28,14 +27,14 @@ pub struct Loaded {
 /// The spectrum of the graph of a dataset, from its file, or computed and kept there.
 /// To be called by all ranks.
 ///
-/// `weighted` says whether the engine uses the weights of the graph; `engine` is called only when
-/// there is something to compute.
-pub fn load_or_make<E: Engine>(
+/// `weighted` says whether the weights of the graph are used; `compute` is called (usually
+/// [`super::compute`] on some engine) only when there is something to compute.
+pub fn load_or_make(
     world: &World,
     data: &Path,
     weighted: bool,
     options: &Options,
-    engine: impl FnOnce() -> Result<E>,
+    compute: impl FnOnce(&Options) -> Result<Spectrum>,
 ) -> Result<Loaded> {
     let header = world.agree(Dataset::read_header(data))?;
     let key = key(options, header.nodes, weighted);
@@ -54,7 +53,7 @@ pub fn load_or_make<E: Engine>(
             .ok_or_else(|| Error::file(&path, "damaged"));
         return Ok(Loaded { spectrum: world.agree(spectrum)?, path, made: false });
     }
-    let spectrum = compute(&mut engine()?, options)?;
+    let spectrum = compute(options)?;
     if world.is_root()
         && let Err(error) = write(&path, &header.graph_hash, &key, &Stored::from(&spectrum))
     {

@@ -97,9 +97,9 @@ pub fn estimate<E: Engine>(
 }
 
 /// The symmetric tridiagonal matrix of one probe.
-struct Tridiagonal {
-    diagonal: Vec<f64>,
-    off_diagonal: Vec<f64>,
+pub(crate) struct Tridiagonal {
+    pub diagonal: Vec<f64>,
+    pub off_diagonal: Vec<f64>,
 }
 
 /// `steps` steps of Lanczos for a block of probes, with one reduction each.
@@ -155,21 +155,25 @@ const EXHAUSTED: f64 = 1e-10;
 
 impl Tridiagonal {
     /// Golub–Welsch: nodes are the eigenvalues, weights the squares of the first components of the
-    /// eigenvectors. Padded with weightless nodes to `steps`.
-    fn gauss_rule(&self, steps: usize) -> (Vec<f64>, Vec<f64>) {
+    /// eigenvectors.
+    pub fn eigenpairs(&self) -> impl Iterator<Item = (f64, f64)> {
         let m = self.diagonal.len();
         let matrix = faer::Mat::from_fn(m, m, |i, j| match i.abs_diff(j) {
             0 => self.diagonal[i],
             1 => self.off_diagonal[i.min(j)],
             _ => 0.0,
         });
-        let (mut lambda, mut weight) = (vec![0.0; steps], vec![0.0; steps]);
         let eigen = matrix
             .self_adjoint_eigen(faer::Side::Lower)
             .expect("a finite symmetric tridiagonal matrix has eigenvalues");
-        for k in 0..m {
-            lambda[k] = eigen.S()[k].clamp(-1.0, 1.0);
-            weight[k] = eigen.U()[(0, k)].powi(2);
+        (0..m).map(move |k| (eigen.S()[k], eigen.U()[(0, k)].powi(2)))
+    }
+
+    /// The rule on `[-1, 1]`, padded with weightless nodes to `steps`.
+    fn gauss_rule(&self, steps: usize) -> (Vec<f64>, Vec<f64>) {
+        let (mut lambda, mut weight) = (vec![0.0; steps], vec![0.0; steps]);
+        for (k, (value, share)) in self.eigenpairs().enumerate() {
+            (lambda[k], weight[k]) = (value.clamp(-1.0, 1.0), share);
         }
         (lambda, weight)
     }

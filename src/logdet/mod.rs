@@ -31,6 +31,7 @@ pub use compute::{Method, Options, compute};
 
 use crate::field::Coefficients;
 use lanczos::Quadrature;
+pub(crate) use lanczos::Tridiagonal;
 use power_series::Traces;
 use table::Table;
 
@@ -94,6 +95,11 @@ impl Spectrum {
     /// A graph of `nodes` nodes with `Σ log dᵢ = sum_log_degree`.
     pub fn new(nodes: usize, sum_log_degree: f64, source: Source) -> Self {
         Spectrum { nodes, sum_log_degree, source, table: Table::default() }
+    }
+
+    /// Nodes of the graph.
+    pub fn nodes(&self) -> usize {
+        self.nodes
     }
 
     /// What it was made from.

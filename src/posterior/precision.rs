@@ -83,6 +83,16 @@ impl<E: Engine> Precision<E> {
         engine.add_scaled_rows(&self.root_weight, v, out);
     }
 
+    /// `out = σ⁻² I_m x`.
+    pub(crate) fn weigh(&self, engine: &E, x: &E::Block, out: &mut E::Block) {
+        engine.scale_rows(&self.weight, x, out);
+    }
+
+    /// `out = σ⁻¹ I_m x`.
+    pub(crate) fn weigh_root(&self, engine: &E, x: &E::Block, out: &mut E::Block) {
+        engine.scale_rows(&self.root_weight, x, out);
+    }
+
     /// The layers, for products with `G` alone.
     pub fn stack(&mut self) -> &mut Stack<E> {
         &mut self.stack

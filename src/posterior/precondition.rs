@@ -102,6 +102,14 @@ impl<E: Engine> Preconditioner<E> {
         engine.set_rows(&d.host, &mut d.inverse);
     }
 
+    /// The diagonal of `M`, where that is all of it; ones for others. One value per local row.
+    pub fn diagonal(&self) -> Vec<f64> {
+        match self {
+            Self::Diagonal(d) => d.host.iter().map(|inverse| 1.0 / inverse).collect(),
+            Self::Operator(_) => Vec::new(),
+        }
+    }
+
     /// `z = M⁻¹ r`.
     pub(super) fn apply(&mut self, engine: &mut E, r: &mut E::Block, z: &mut E::Block) {
         match self {

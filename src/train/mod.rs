@@ -5,7 +5,18 @@
 //! come here, and undone by whoever reports results.
 
 pub mod adam;
+pub mod evidence;
+mod fit;
 pub mod joint;
+pub mod marginal;
+pub mod newton;
 mod parameters;
+mod problem;
+pub mod score;
+pub mod session;
+mod start;
 
+pub use fit::{Fit, Report};
 pub use parameters::Parameters;
+pub use problem::Problem;
+pub use start::{Shape, start};

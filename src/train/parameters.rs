@@ -1,6 +1,6 @@
 //! What is fitted, as one vector: `(θ₁, θ₂, θ₃, b)` of every layer and `log σ`.
 
-use crate::model::{LayerParameters, Model, PER_LAYER};
+use crate::model::{Gamma, LayerParameters, Model, PER_LAYER};
 
 /// The parameters of the model and of the noise, in standardised units.
 #[derive(Debug, Clone, PartialEq)]
@@ -43,6 +43,18 @@ impl Parameters {
         let (layers, sigma) = vector.split_at(self.len() - 1);
         read_layers(layers, &mut self.model.layers);
         self.log_sigma = sigma[0];
+    }
+
+    /// The parameters that move.
+    pub fn free(&self) -> Vec<usize> {
+        let last = self.len() - 1;
+        let moves = |i: usize| match (i == last, i % PER_LAYER) {
+            (true, _) => self.noise,
+            (_, 2) => self.model.gamma == Gamma::Free,
+            (_, 3) => self.bias,
+            _ => true,
+        };
+        (0..=last).filter(|&i| moves(i)).collect()
     }
 
     /// Sets the derivatives of what stays to zero. (That of a fixed `γ` is zero by itself.)

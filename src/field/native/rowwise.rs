@@ -159,28 +159,38 @@ impl<T: Scalar> Rowwise for Native<T> {
         profile::stop(Phase::Vector, timer, self.bytes(columns, 2), 0);
     }
 
-    fn subtract_linear(&self, f: &Block<T>, c: &[f64], base: &Block<T>, out: &mut Block<T>) {
-        assert_eq!(f.columns, c.len(), "one coefficient per feature");
+    fn subtract_linear(&self, f: &Block<T>, a: &[f64], base: &Block<T>, out: &mut Block<T>) {
+        let columns = base.columns;
+        assert_eq!(columns, out.columns, "blocks of one width");
+        assert_eq!(f.columns * columns, a.len(), "one coefficient per feature and column");
+        let (timer, features) = (profile::start(), f.columns);
         let rows = self.chunks_mut(out).zip(self.chunks(f)).zip(self.chunks(base));
         rows.with_min_len(least(self.part.owned)).for_each(|((out, f), base)| {
-            let rows = out.iter_mut().zip(f.chunks_exact(c.len())).zip(base);
-            for ((out, f), base) in rows {
-                let linear: f64 = f.iter().zip(c).map(|(f, c)| f.to_f64() * c).sum();
-                *out = T::from_f64(base.to_f64() - linear);
+            let rows = out.chunks_exact_mut(columns).zip(base.chunks_exact(columns));
+            for ((out, base), f) in rows.zip(f.chunks_exact(features)) {
+                out.copy_from_slice(base);
+                for (&f, a) in f.iter().zip(a.chunks_exact(columns)) {
+                    out.iter_mut().zip(a).for_each(|(out, &a)| *out = *out - f * T::from_f64(a));
+                }
             }
         });
+        profile::stop(Phase::Vector, timer, self.bytes(2 * columns + features, 1), 0);
     }
 
     fn project(&self, f: &Block<T>, v: &Block<T>, out: &mut [f64]) {
-        assert_eq!(f.columns, out.len(), "one sum per feature");
+        let columns = v.columns;
+        assert_eq!(f.columns * columns, out.len(), "one sum per pair of columns");
+        let (timer, features) = (profile::start(), f.columns);
         let mut sums = self.sums.borrow_mut();
         let chunks = sums.len();
         sums.resize(chunks * out.len(), 0.0);
         let rows = self.chunks(f).zip(self.chunks(v)).zip(sums.par_chunks_mut(out.len()));
         rows.with_min_len(least(self.part.owned)).for_each(|((f, v), sums)| {
             sums.fill(0.0);
-            for (f, v) in f.chunks_exact(sums.len()).zip(v) {
-                sums.iter_mut().zip(f).for_each(|(sum, f)| *sum += f.to_f64() * v.to_f64());
+            for (f, v) in f.chunks_exact(features).zip(v.chunks_exact(columns)) {
+                for (f, sums) in f.iter().zip(sums.chunks_exact_mut(columns)) {
+                    sums.iter_mut().zip(v).for_each(|(sum, v)| *sum += f.to_f64() * v.to_f64());
+                }
             }
         });
         out.fill(0.0);
@@ -188,6 +198,7 @@ impl<T: Scalar> Rowwise for Native<T> {
             out.iter_mut().zip(sums).for_each(|(out, sum)| *out += sum);
         }
         sums.truncate(chunks);
+        profile::stop(Phase::Vector, timer, self.bytes(columns + features, 1), 0);
     }
 
     fn adam(

@@ -80,9 +80,10 @@ impl<T: Scalar + tch::kind::Element> Rowwise for Torch<T> {
         self.owned(out).copy_(&(dots / self.owned(w)));
     }
 
-    fn subtract_linear(&self, f: &Tensor, c: &[f64], base: &Tensor, out: &mut Tensor) {
-        let c = Tensor::from_slice(c).view([-1, 1]).to_device(self.device);
-        let linear = self.owned(f).to_kind(Kind::Double).mm(&c);
+    fn subtract_linear(&self, f: &Tensor, a: &[f64], base: &Tensor, out: &mut Tensor) {
+        let columns = self.columns(base) as i64;
+        let a = Tensor::from_slice(a).view([-1, columns]).to_device(self.device);
+        let linear = self.owned(f).to_kind(Kind::Double).mm(&a);
         self.owned(out).copy_(&(self.owned(base) - linear));
     }
 

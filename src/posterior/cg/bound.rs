@@ -1,5 +1,7 @@
 //! How far a solution of conjugate gradients is off, from the coefficients of its steps alone.
 
+use crate::logdet::Tridiagonal;
+
 /// The steps of one column, and what follows from them about the error `e = x − x_k`.
 ///
 /// The coefficients are the Cholesky factor of the Lanczos matrix `T` of `M⁻¹A` and the first
@@ -22,6 +24,21 @@ impl Steps {
 
     pub fn push(&mut self, alpha: f64, beta: f64) {
         self.steps.push((alpha, beta));
+    }
+
+    /// `e₁ᵀ f(T) e₁`: Gauss quadrature by Golub and Welsch.
+    pub fn quadrature(&self, f: impl Fn(f64) -> f64) -> f64 {
+        let diagonal = self.steps.iter().enumerate().map(|(j, (alpha, _))| {
+            let before = if j == 0 { (1.0, 0.0) } else { self.steps[j - 1] };
+            1.0 / alpha + before.1 / before.0
+        });
+        let off_diagonal = self.steps.iter().map(|(alpha, beta)| beta.sqrt() / alpha);
+        let last = self.steps.len().saturating_sub(1);
+        let matrix = Tridiagonal {
+            diagonal: diagonal.collect(),
+            off_diagonal: off_diagonal.take(last).collect(),
+        };
+        matrix.eigenpairs().map(|(theta, weight)| weight * f(theta)).sum()
     }
 
     /// Lowers `smallest`, an estimate of the smallest eigenvalue of `M⁻¹A`, to the smallest Ritz

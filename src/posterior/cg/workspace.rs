@@ -55,6 +55,13 @@ impl<E: Engine> Workspace<E> {
         self.steps.iter_mut().for_each(Steps::clear);
     }
 
+    /// `e₁ᵀ f(T) e₁` for the Lanczos matrix `T` of column `k` of the last solve: with the start vector
+    /// `z = M^-½ r₀`, `zᵀ f(M^-½ A M^-½) z = ‖z‖² e₁ᵀ f(T) e₁`, exact for polynomials up to twice the
+    /// number of steps.
+    pub fn quadrature(&self, k: usize, f: impl Fn(f64) -> f64) -> f64 {
+        self.steps[k].quadrature(f)
+    }
+
     /// Copies the solutions of the columns at work to their places in the caller's block.
     pub(super) fn hand_over(&self, engine: &E, x: &mut E::Block, at_work: &[Column]) {
         let places: Vec<(usize, usize)> =

@@ -1,0 +1,285 @@
+//! The score `∇ log p(y | θ)` by Fisher's identity.
+//!
+//! ```text
+//! ∇ log p(y | θ) = E[∇ log p(y, x | θ) | y]
+//! ```
+//!
+//! The right-hand side is the expected log-joint ([`super::joint`]) under the exact posterior
+//! `N(μ, Q̃⁻¹)`: its mean `μ`, and deviations `x_k` from it by perturbation, `Q̃ x_k = Gᵀ w_k + σ⁻¹ I_m v_k`
+//! with random signs `w_k`, `v_k` (their covariance is `Q̃`, and all that enters are second moments).
+//! All are columns of one block and one solve. The signs stay the same over a fit, so the score is
+//! a smooth function of `θ`, and the solutions of the last `θ` are a first guess for the next.
+//!
+//! With features the posterior is that of `(x, c)`, `y = x + F c + ε`; see [`crate::posterior::Features`].
+
+use super::joint::{self, Columns, Joint, Observations};
+use super::{Parameters, Problem};
+use crate::error::{Error, Result};
+use crate::field::rowwise::Rowwise;
+use crate::posterior::{self, Linear, Precision, Preconditioner, cg};
+use crate::random::{Purpose, Stream};
+
+/// Settings of a score.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Options {
+    /// Deviations `K`, at least 1.
+    pub probes: usize,
+    /// The signs follow from it.
+    pub seed: u64,
+    /// More iterations of conjugate gradients than this are an error.
+    pub max_iterations: usize,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Options { probes: 7, seed: 1, max_iterations: 20_000 }
+    }
+}
+
+/// How a score was computed.
+#[derive(Debug, Clone, Copy, PartialEq, Default)]
+pub struct Info {
+    /// Iterations of conjugate gradients, of the slowest column.
+    pub iterations: usize,
+    /// Products of `Q̃` with single columns.
+    pub column_products: usize,
+}
+
+/// The score at one `θ` after the other; owns all blocks that takes.
+pub struct Score<E: Rowwise> {
+    options: Options,
+    precision: Precision<E>,
+    preconditioner: Preconditioner<E>,
+    rhs: posterior::Observations<E>,
+    linear: Option<Linear<E>>,
+    /// `[mean | features | deviations]`: sources, right-hand sides and solutions.
+    w: E::Block,
+    v: E::Block,
+    b: E::Block,
+    x: E::Block,
+    /// Whether `x` holds solutions of an earlier `θ`.
+    warm: bool,
+    work: cg::Workspace<E>,
+    joint: Joint<E>,
+    mean: E::Block,
+    deviations: E::Block,
+    cotangent: [E::Block; 2],
+    /// `u = x + F c` of all columns, and room; empty without features.
+    with_features: [E::Block; 2],
+    /// Where the deviations are in `x`, and where in their own block.
+    places: Vec<(usize, usize)>,
+    slots: Vec<f64>,
+    gradient: Vec<f64>,
+}
+
+impl<E: Rowwise> Score<E> {
+    /// Room for a model of `layers` layers. All ranks call it.
+    pub fn new(
+        engine: &mut E,
+        problem: &Problem<E>,
+        p: &Parameters,
+        options: &Options,
+    ) -> Result<Self> {
+        let layers = p.model.layers.len();
+        let probes = options.probes.max(1);
+        let stream = Stream::new(options.seed, Purpose::Score, 2);
+        let sign = |f: usize, k: usize| stream.rademacher(f as u64, k as u64);
+        let linear = problem.features.as_ref().map(|f| Linear::new(engine, f, probes, sign));
+        let fixed = 1 + linear.as_ref().map_or(0, Linear::count);
+        let mut precision = Precision::new(engine, layers, &problem.observed);
+        precision.prepare(engine, &p.model, p.sigma());
+        let preconditioner = Preconditioner::jacobi(engine, &precision);
+        let columns = fixed + probes;
+        let [mut w, mut v, b, x] = [0; 4].map(|_| engine.zeros(columns));
+        // The signs, in the columns behind those of the mean and the features.
+        let places: Vec<(usize, usize)> = (0..probes).map(|k| (k, fixed + k)).collect();
+        let mut signs = engine.zeros(probes);
+        for (step, block) in [(0, &mut w), (1, &mut v)] {
+            let stream = Stream::new(options.seed, Purpose::Score, step);
+            engine.fill_rademacher(stream, 0, &mut signs);
+            engine.copy_columns(&signs, block, &places);
+        }
+        let slots = Joint::<E>::slots(layers);
+        Ok(Score {
+            options: Options { probes, ..options.clone() },
+            rhs: posterior::Observations::new(engine, &problem.y),
+            precision,
+            preconditioner,
+            linear,
+            w,
+            v,
+            b,
+            x,
+            warm: false,
+            work: cg::Workspace::new(engine),
+            joint: Joint::new(engine, layers, probes),
+            mean: engine.zeros(1),
+            deviations: signs,
+            cotangent: [engine.zeros(1), engine.zeros(probes)],
+            with_features: [engine.zeros(0), engine.zeros(0)],
+            places: places.iter().map(|&(k, place)| (place, k)).collect(),
+            slots: vec![0.0; slots],
+            gradient: vec![0.0; p.len()],
+        })
+    }
+
+    /// Computes the score at `p`, with systems solved to the relative residual `tolerance`. All
+    /// ranks call it.
+    pub fn evaluate(
+        &mut self,
+        engine: &mut E,
+        problem: &Problem<E>,
+        p: &Parameters,
+        tolerance: f64,
+    ) -> Result<Info> {
+        let info = self.solve(engine, p, tolerance)?;
+        self.joint.begin(engine, p);
+        match &mut self.linear {
+            None => self.expect(engine, p, Some(&problem.data)),
+            Some(linear) => {
+                let [u, room] = &mut self.with_features;
+                let columns = engine.columns(&self.x);
+                engine.resize(u, columns);
+                engine.resize(room, columns);
+                linear.eliminate(
+                    engine,
+                    &mut self.precision,
+                    (&self.v, &self.b),
+                    &mut self.x,
+                    u,
+                    room,
+                )?;
+                self.expect(engine, p, None);
+                self.expect_misfit(engine, &problem.data);
+                // The next systems are for x₀ again, which is in `room`; x goes there.
+                std::mem::swap(&mut self.x, &mut self.with_features[1]);
+            }
+        }
+        self.joint.write(&mut self.slots);
+        engine.world().sum(&mut self.slots);
+        let log_det = |l: usize| problem.spectrum.log_det(&p.model.coefficients(l));
+        let count = problem.data.count;
+        joint::finish(p, count, &self.slots, log_det, &mut self.gradient);
+        Ok(info)
+    }
+
+    /// The gradient of `−log p(y | θ)` of the last evaluation.
+    pub fn gradient(&self) -> &[f64] {
+        &self.gradient
+    }
+
+    /// `log p(y, μ)` at the posterior mean of the last evaluation (with features `log p(y, μ, c)` less
+    /// `½ log det S`), without `2π`. All ranks call it.
+    pub(super) fn log_joint_at_mean(
+        &mut self,
+        engine: &mut E,
+        problem: &Problem<E>,
+        p: &Parameters,
+    ) -> f64 {
+        self.joint.begin(engine, p);
+        let of_mean = &mut self.cotangent[0];
+        let data = Some(&problem.data);
+        let (mut field, mut linear) = (0.0, 0.0);
+        match &self.linear {
+            None => {
+                engine.copy_columns(&self.x, &mut self.mean, &[(0, 0)]);
+                self.joint.add(engine, p, Columns::Mean, data, &mut self.mean, of_mean);
+            }
+            Some(terms) => {
+                let [u, x] = &self.with_features;
+                engine.copy_columns(x, &mut self.mean, &[(0, 0)]);
+                self.joint.add(engine, p, Columns::Mean, None, &mut self.mean, of_mean);
+                engine.copy_columns(u, &mut self.mean, &[(0, 0)]);
+                let target = Some(&problem.data.y);
+                field = engine.residual(0.0, &problem.data.mask, target, &self.mean, of_mean);
+                linear = terms.log_density();
+            }
+        }
+        self.joint.add_misfit(field);
+        self.joint.write(&mut self.slots);
+        engine.world().sum(&mut self.slots);
+        let log_det = |l: usize| problem.spectrum.log_det(&p.model.coefficients(l));
+        let mut unused = vec![0.0; p.len()];
+        let count = problem.data.count;
+        joint::finish(p, count, &self.slots, log_det, &mut unused).log_joint + linear
+    }
+
+    /// The precision at the parameters of the last evaluation.
+    pub(super) fn precision(&mut self) -> &mut Precision<E> {
+        &mut self.precision
+    }
+
+    /// The solutions behind the last evaluation, `[owned, columns]`: with them the next one begins.
+    pub(super) fn solutions(&self, engine: &E) -> (usize, Vec<f64>) {
+        let columns = if self.warm { engine.columns(&self.x) } else { 0 };
+        (columns, if self.warm { engine.download(&self.x) } else { Vec::new() })
+    }
+
+    /// Takes solutions over.
+    pub(super) fn set_solutions(&mut self, engine: &E, values: &[f64]) -> Result<()> {
+        self.warm = !values.is_empty();
+        let expected = engine.part().owned * engine.columns(&self.x);
+        if self.warm && values.len() != expected {
+            return Err(Error::Data("the checkpoint is of another number of probes".into()));
+        }
+        if self.warm {
+            engine.upload(values, &mut self.x);
+        }
+        Ok(())
+    }
+
+    /// Forgets the solutions: the next evaluation begins from nothing.
+    pub(super) fn forget(&mut self) {
+        self.warm = false;
+    }
+
+    /// Solves for the posterior mean and the deviations.
+    fn solve(&mut self, engine: &mut E, p: &Parameters, tolerance: f64) -> Result<Info> {
+        self.precision.prepare(engine, &p.model, p.sigma());
+        self.preconditioner.prepare(engine, &self.precision);
+        self.rhs.place_mean(engine, &mut self.precision, &mut self.w, &mut self.v, 0);
+        if let Some(linear) = &mut self.linear {
+            linear.place(engine, self.precision.sigma(), &mut self.v);
+        }
+        self.precision.right_hand_side(engine, &mut self.w, &self.v, &mut self.b);
+        let options = cg::Options {
+            tolerance,
+            max_iterations: self.options.max_iterations,
+            warm_start: self.warm,
+            ..cg::Options::default()
+        };
+        let solved = cg::solve(
+            engine,
+            &mut self.precision,
+            &mut self.preconditioner,
+            &self.b,
+            &mut self.x,
+            &options,
+            &mut self.work,
+        )?;
+        self.warm = true;
+        Ok(Info { iterations: solved.iterations, column_products: solved.column_products })
+    }
+
+    /// Takes the mean and the deviations into the expected log-joint.
+    fn expect(&mut self, engine: &mut E, p: &Parameters, data: Option<&Observations<E::Block>>) {
+        engine.copy_columns(&self.x, &mut self.mean, &[(0, 0)]);
+        engine.copy_columns(&self.x, &mut self.deviations, &self.places);
+        let [of_mean, of_deviations] = &mut self.cotangent;
+        self.joint.add(engine, p, Columns::Mean, data, &mut self.mean, of_mean);
+        let block = &mut self.deviations;
+        self.joint.add(engine, p, Columns::Deviations, data, block, of_deviations);
+    }
+
+    /// With features the data are compared with `u = x + F c`.
+    fn expect_misfit(&mut self, engine: &E, data: &Observations<E::Block>) {
+        let [u, _] = &self.with_features;
+        engine.copy_columns(u, &mut self.mean, &[(0, 0)]);
+        engine.copy_columns(u, &mut self.deviations, &self.places);
+        let [of_mean, of_deviations] = &mut self.cotangent;
+        let of_mean = engine.residual(0.0, &data.mask, Some(&data.y), &self.mean, of_mean);
+        let block = &self.deviations;
+        let spread = engine.residual(0.0, &data.mask, None, block, of_deviations);
+        self.joint.add_misfit(of_mean + spread / self.options.probes as f64);
+    }
+}
