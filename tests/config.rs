@@ -63,14 +63,23 @@ fn what_is_written_to_the_run_directory_reads_back_unchanged() {
         bias = false
         gamma = 1
         features = true
+        sigma = 0.5
         weighted = false
         [train]
         method = "elbo"
         seed = 18
         iterations = 150_000
         learning_rate = 3e-3
+        decay = "cosine"
+        converge = 1e-3
+        precision = "single"
         log_every = 3
         checkpoint_every = 0
+        checkpoint_minutes = 2.0
+        [marginal]
+        probes = 5
+        tolerance = 1e-2
+        gain = 1.0
         [variational]
         layers = 0
         samples = 4
@@ -147,7 +156,7 @@ fn mistakes_in_the_file_name_line_and_remedy() {
         ("[model]\nlayer = 3", 4, &["unknown key `model.layer`", "`model.layers`?", "bias"]),
         ("[modle]\nlayers = 3", 3, &["unknown key `modle`", "did you mean `model`?", "posterior"]),
         ("layers = 3", 3, &["unknown key `layers`", "did you mean `model.layers`?"]),
-        ("[train]\ntolerance = 1", 4, &["`train.tolerance`", "`posterior.tolerance`?", "[train]"]),
+        ("[train]\ntolerance = 1", 4, &["`train.tolerance`", "`marginal.tolerance`?", "[train]"]),
         ("[model]\n\nzzzzzzzzzz = 1", 5, &["unknown key `model.zzzzzzzzzz`. Valid in [model]"]),
         ("[run]\nthreads = 'two'", 4, &["`run.threads`", "string \"two\"", "a whole number"]),
         ("[model]\nlayers = 1.5", 4, &["`model.layers`", "floating point `1.5`", "whole number"]),

@@ -4,6 +4,7 @@
 mod support;
 
 use dgmrf::comm::World;
+use dgmrf::field::LayerSums;
 use dgmrf::field::{Engine, native::Native};
 use dgmrf::graph::Graph;
 use dgmrf::model::{Gamma, Gradient, LayerParameters, Model, Stack};
@@ -128,7 +129,8 @@ impl Case {
         let mut dots_transposed = vec![0.0; columns];
         engine.dots(&bx, &out, &mut dots_transposed);
         world.sum(&mut dots_transposed);
-        let sums = stack.backward(engine, true, &bx, &mut bw, &mut out);
+        let mut sums = vec![LayerSums::default(); model.layers.len()];
+        stack.backward(engine, true, &bx, &mut bw, &mut out, &mut sums);
         let back = fetch(engine, &out);
         let gradient: Vec<f64> = Gradient::from_sums(&world, &model, &sums)
             .layers
@@ -137,7 +139,8 @@ impl Case {
             .collect();
         // Without the biases the objective is <w, G x>: nothing depends on them.
         stack.forward(engine, false, &mut bx);
-        let sums = stack.backward(engine, false, &bx, &mut bw, &mut out);
+        let mut sums = vec![LayerSums::default(); model.layers.len()];
+        stack.backward(engine, false, &bx, &mut bw, &mut out, &mut sums);
         let linear: Vec<f64> = Gradient::from_sums(&world, &model, &sums)
             .layers
             .iter()
@@ -385,7 +388,8 @@ fn threads_do_not_change_a_bit() {
             engine.fill_normal(Stream::new(1, Purpose::Test, 0), 0, &mut x);
             engine.fill_rademacher(Stream::new(1, Purpose::Test, 1), 0, &mut w);
             stack.forward(&mut engine, true, &mut x);
-            let sums = stack.backward(&mut engine, true, &x, &mut w, &mut out);
+            let mut sums = vec![LayerSums::default(); model.layers.len()];
+            stack.backward(&mut engine, true, &x, &mut w, &mut out, &mut sums);
             let mut dots = vec![0.0; 8];
             engine.dots(&out, &x, &mut dots);
             (engine.download(&out), sums, dots)

@@ -3,6 +3,7 @@
 mod support;
 
 use dgmrf::comm::World;
+use dgmrf::field::LayerSums;
 use dgmrf::field::{Engine, native::Native};
 use dgmrf::model::{Gamma, Gradient, Model, Stack};
 use dgmrf::partition::{self, Options, Part, Partition};
@@ -170,7 +171,8 @@ fn halo_traffic_is_the_plan() {
         engine.fill_normal(Stream::new(1, Purpose::Test, 1), 0, &mut g);
         profile::enable();
         stack.forward(&mut engine, true, &mut x);
-        let sums = stack.backward(&mut engine, true, &x, &mut g, &mut gx);
+        let mut sums = vec![LayerSums::default(); model.layers.len()];
+        stack.backward(&mut engine, true, &x, &mut g, &mut gx, &mut sums);
         Gradient::from_sums(world, &model, &sums);
         let lines = world.profile();
         let halo = &engine.part().halo;

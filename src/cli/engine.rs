@@ -1,7 +1,7 @@
 //! The engine a command computes with, as the user chose it.
 
 use crate::comm::World;
-use crate::config;
+use crate::config::{self, Precision};
 use crate::error::Result;
 use crate::field::rowwise::Rowwise;
 use crate::field::{Device, native::Native};
@@ -22,9 +22,26 @@ pub(super) fn with_engine<W: Work>(
     device: Device,
     work: W,
 ) -> Result<W::Output> {
-    match engine {
-        config::Engine::Native => work.on(world.agree(Native::<f64>::new(world.clone(), part))?),
-        config::Engine::Torch => with_torch(world, part, device, work),
+    with_precision(world, part, engine, device, Precision::Double, work)
+}
+
+/// [`with_engine`] in the precision asked for.
+pub(super) fn with_precision<W: Work>(
+    world: &Rc<World>,
+    part: Part,
+    engine: config::Engine,
+    device: Device,
+    precision: Precision,
+    work: W,
+) -> Result<W::Output> {
+    match (engine, precision) {
+        (config::Engine::Native, Precision::Double) => {
+            work.on(world.agree(Native::<f64>::new(world.clone(), part))?)
+        }
+        (config::Engine::Native, Precision::Single) => {
+            work.on(world.agree(Native::<f32>::new(world.clone(), part))?)
+        }
+        (config::Engine::Torch, _) => with_torch(world, part, device, precision, work),
     }
 }
 
@@ -33,15 +50,29 @@ fn with_torch<W: Work>(
     world: &Rc<World>,
     part: Part,
     device: Device,
+    precision: Precision,
     work: W,
 ) -> Result<W::Output> {
     use crate::field::torch::{Torch, device_of};
     let device = world.agree(device_of(world, device))?;
-    work.on(world.agree(Torch::<f64>::new(world.clone(), part, device))?)
+    match precision {
+        Precision::Double => {
+            work.on(world.agree(Torch::<f64>::new(world.clone(), part, device))?)
+        }
+        Precision::Single => {
+            work.on(world.agree(Torch::<f32>::new(world.clone(), part, device))?)
+        }
+    }
 }
 
 #[cfg(not(feature = "torch"))]
-fn with_torch<W: Work>(world: &Rc<World>, _: Part, _: Device, _: W) -> Result<W::Output> {
+fn with_torch<W: Work>(
+    world: &Rc<World>,
+    _: Part,
+    _: Device,
+    _: Precision,
+    _: W,
+) -> Result<W::Output> {
     world.agree(Err(crate::Error::Setting(
         "this dgmrf was built without libtorch (feature `torch`); use the native engine".into(),
     )))

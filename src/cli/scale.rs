@@ -7,7 +7,7 @@ use crate::dataset::Dataset;
 use crate::dataset::synth::Observation;
 use crate::dataset::synth::mesh::{self, Mesh};
 use crate::error::{Error, Result};
-use crate::field::{Engine, native::Native};
+use crate::field::{Engine, LayerSums, native::Native};
 use crate::graph::delaunay::Weighting;
 use crate::model::{Gamma, Model, Stack};
 use crate::partition::{self, Options, Part, order::Order};
@@ -169,8 +169,9 @@ fn measure<E: Engine>(engine: &mut E, args: &Args) -> Times {
         engine.synchronise();
     });
     stack.forward(engine, true, &mut x);
+    let mut sums = vec![LayerSums::default(); args.layers];
     let gradient = best(&world, args.rounds, || {
-        stack.backward(engine, true, &x, &mut g, &mut out);
+        stack.backward(engine, true, &x, &mut g, &mut out, &mut sums);
     });
     let signs = best(&world, args.rounds, || {
         engine.fill_rademacher(Stream::new(1, Purpose::Test, 2), 0, &mut g);

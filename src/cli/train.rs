@@ -1,10 +1,10 @@
 //! `dgmrf train`: fitting the parameters of a model to the data of a config.
 
-use super::engine::{Work, with_engine};
+use super::engine::{Work, with_precision};
 use super::values::{self, Values};
 use super::{ranks, table};
 use crate::comm::World;
-use crate::config::{Config, Method};
+use crate::config::{Config, Method, Precision};
 use crate::dataset::{Dataset, Header};
 use crate::error::{Error, Result};
 use crate::field::rowwise::Rowwise;
@@ -13,7 +13,8 @@ use crate::model::{ModelFile, Standardise};
 use crate::partition;
 use crate::storage::{self, ArrayHasher};
 use crate::train::{
-    Parameters, Problem, Shape,
+    Parameters, Problem, Shape, adam,
+    elbo::{self, Elbo},
     marginal::{self, Marginal},
     session::{self, Objective, Resume},
 };
@@ -48,7 +49,7 @@ pub(super) struct Args {
 }
 
 /// `summary.json`.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 pub(super) struct Summary {
     /// `marginal` or `elbo`.
     pub method: String,
@@ -146,7 +147,11 @@ pub(super) fn train(
         start,
     };
     let job = Job { world, config, resume, header: &header, values, facts };
-    with_engine(world, part, config.run.engine, config.run.device, job)
+    let precision = match config.train.method {
+        Method::Marginal => Precision::Double,
+        Method::Elbo => config.train.precision,
+    };
+    with_precision(world, part, config.run.engine, config.run.device, precision, job)
 }
 
 /// Whether weights are used; asking for what is not there is an error.
@@ -217,46 +222,76 @@ impl Work for Job<'_> {
             iterations: config.train.iterations(),
             objective,
         };
-        match config.train.method {
+        let (parameters, summary) = match config.train.method {
             Method::Marginal => {
-                let options = marginal::Options {
-                    iterations: config.train.iterations(),
-                    learning_rate: config.train.learning_rate(),
-                    probes: config.marginal.probes,
-                    tolerance: config.marginal.tolerance,
-                    gain: config.marginal.gain,
-                    seed: config.train.seed,
-                    ..marginal::Options::default()
-                };
-                let mut fit = Marginal::new(&mut engine, problem, &shape, options)?;
-                let outcome = session::run(&mut engine, &mut fit, &session)?;
-                world.agree(interrupted(&outcome))?;
+                let fit = Marginal::new(&mut engine, problem, &shape, marginal_options(config))?;
+                let (fit, outcome) = run_session(&mut engine, fit, &session)?;
                 let steps = crate::train::Fit::<E>::steps(&fit);
                 let (parameters, info) = fit.finish(&mut engine)?;
-                let value = info.evidence.value + objective.shift;
                 let summary = Summary {
-                    method: "marginal".into(),
-                    iterations: steps,
-                    seconds: 0.0,
-                    objective: value,
-                    objective_per_node: value / objective.nodes,
                     objective_stderr: Some(info.evidence.stderr / objective.nodes),
-                    ranks: world.size(),
-                    threads: facts.threads,
-                    nodes: header.nodes,
-                    observed: facts.observed,
                     converged: info.converged,
-                    sigma: parameters.sigma() * facts.standardise.scale,
                     standard_errors: info.standard_errors,
                     evaluations: Some(info.evaluations),
                     cg_iterations: Some(info.cg_iterations),
                     resumed_at: outcome.resumed_at,
-                    key: facts.key.clone(),
+                    ..Summary::new("marginal", steps, info.evidence.value, &objective)
                 };
-                write(world, config, header, &facts, &parameters, summary)
+                (parameters, summary)
             }
-            Method::Elbo => Err(Error::Setting("train.method = \"elbo\" is not there yet".into())),
-        }
+            Method::Elbo => {
+                let fit = Elbo::new(&mut engine, problem, &shape, elbo_options(config))?;
+                let (fit, outcome) = run_session(&mut engine, fit, &session)?;
+                let steps = crate::train::Fit::<E>::steps(&fit);
+                let (parameters, info) = fit.finish();
+                let summary = Summary {
+                    converged: info.converged,
+                    resumed_at: outcome.resumed_at,
+                    ..Summary::new("elbo", steps, info.elbo, &objective)
+                };
+                (parameters, summary)
+            }
+        };
+        write(world, config, header, &facts, &parameters, summary)
+    }
+}
+
+/// Takes a fit to its end; one that was asked to stop is no result.
+fn run_session<E: Rowwise, F: crate::train::Fit<E>>(
+    engine: &mut E,
+    mut fit: F,
+    options: &session::Options,
+) -> Result<(F, session::Outcome)> {
+    let outcome = session::run(engine, &mut fit, options)?;
+    engine.world().agree(interrupted(&outcome))?;
+    Ok((fit, outcome))
+}
+
+fn marginal_options(config: &Config) -> marginal::Options {
+    marginal::Options {
+        iterations: config.train.iterations(),
+        learning_rate: config.train.learning_rate(),
+        probes: config.marginal.probes,
+        tolerance: config.marginal.tolerance,
+        gain: config.marginal.gain,
+        seed: config.train.seed,
+        ..marginal::Options::default()
+    }
+}
+
+fn elbo_options(config: &Config) -> elbo::Options {
+    elbo::Options {
+        layers: config.variational.layers,
+        samples: config.variational.samples,
+        estimator: config.variational.estimator,
+        adam: adam::Options {
+            learning_rate: config.train.learning_rate(),
+            decay: config.train.decay,
+            iterations: config.train.iterations(),
+            ..adam::Options::default()
+        },
+        converge: config.train.converge,
+        seed: config.train.seed,
     }
 }
 
@@ -311,9 +346,14 @@ fn write(
         weighted: facts.weighted,
         features: config.model.features,
         model: parameters.model.clone(),
-        sigma: summary.sigma,
+        sigma: parameters.sigma() * facts.standardise.scale,
         standardise: facts.standardise,
     };
+    summary.ranks = world.size();
+    summary.threads = facts.threads;
+    (summary.nodes, summary.observed) = (header.nodes, facts.observed);
+    summary.sigma = parameters.sigma() * facts.standardise.scale;
+    summary.key.clone_from(&facts.key);
     summary.seconds = facts.start.elapsed().as_secs_f64();
     super::run::on_root(world, || {
         model.write(&dir.join("model.json"))?;
@@ -324,6 +364,17 @@ fn write(
 }
 
 impl Summary {
+    /// What a method has to say; the rest is filled in when it is written.
+    fn new(method: &str, iterations: u64, value: f64, objective: &Objective) -> Self {
+        Summary {
+            method: method.into(),
+            iterations,
+            objective: value + objective.shift,
+            objective_per_node: objective.per_node(value),
+            ..Summary::default()
+        }
+    }
+
     /// The summary in a run directory, if there is one that can be read.
     pub fn read(dir: &Path) -> Option<Self> {
         serde_json::from_slice(&std::fs::read(dir.join("summary.json")).ok()?).ok()

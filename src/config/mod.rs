@@ -11,6 +11,8 @@ pub use crate::field::Device;
 pub use crate::logdet::Method as LogdetMethod;
 pub use crate::model::Gamma;
 pub use crate::posterior::{Choice as Preconditioner, Variance};
+pub use crate::train::adam::Decay;
+pub use crate::train::elbo::Estimator;
 
 use serde::{Deserialize, Serialize};
 use std::path::{Path, PathBuf};
@@ -99,6 +101,13 @@ pub struct Train {
     /// Step size of Adam; when absent 0.1 for `marginal` and 0.01 for `elbo`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub learning_rate: Option<f64>,
+    /// What becomes of the step size of `elbo` (that of `marginal` always falls).
+    pub decay: Decay,
+    /// `elbo` ends when the smoothed ELBO has gained less than this per node over 1000 steps; 0
+    /// for as many steps as there are.
+    pub converge: f64,
+    /// Precision of node values under `elbo`; `marginal` always takes 64 bits.
+    pub precision: Precision,
     /// Steps between lines of `metrics.jsonl`, at least 1.
     pub log_every: u64,
     /// Steps between checkpoints; 0 writes none.
@@ -197,13 +206,13 @@ words! {
     }
 }
 words! {
-    /// Estimator of expectations under the variational distribution.
-    Estimator {
-        /// Mean part exact, random signs for the rest: far less noise.
+    /// Precision of node values.
+    Precision {
+        /// 64 bits.
         #[default]
-        Rademacher,
-        /// Gaussian samples, as in the paper.
-        Gaussian,
+        Double,
+        /// 32 bits: half the memory and time, for `elbo` only.
+        Single,
     }
 }
 words! {
@@ -237,6 +246,9 @@ impl Default for Train {
             seed: 1,
             iterations: None,
             learning_rate: None,
+            decay: Decay::None,
+            converge: 0.0,
+            precision: Precision::Double,
             log_every: 10,
             checkpoint_every: 1000,
             checkpoint_minutes: 10.0,
@@ -376,6 +388,8 @@ impl Config {
         )?;
         at_least(1, self.train.log_every, "train.log_every")?;
 
+        let converge = self.train.converge;
+        need(converge >= 0.0 && converge.is_finite(), "train.converge", "must be 0 or above")?;
         let minutes = self.train.checkpoint_minutes;
         need(minutes > 0.0, "train.checkpoint_minutes", "must be above 0")?;
         if let Some(sigma) = self.model.sigma {

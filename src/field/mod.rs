@@ -139,6 +139,10 @@ pub trait Engine {
     fn new_layer(&self) -> Self::Layer;
     /// Computes what applying the layer needs: `s_i = α d_i^γ` and `s_i / d_i`.
     fn prepare(&self, coefficients: &Coefficients, layer: &mut Self::Layer);
+    /// The layer with every entry of its matrix squared, `G ∘ G`: what variances of independent values
+    /// become, `Var[(G x)_i] = Σ_j G_ij² Var[x_j]`. Applied, transposed and summed over like any
+    /// layer, with `s²`, `ρ²` and `w²` in place of `s`, `ρ` and `w`.
+    fn square(&mut self, layer: &Self::Layer, squared: &mut Self::Layer);
     /// The random walk `D⁻¹A` as a layer: no self term, no bias.
     fn random_walk(&self) -> Self::Layer;
     /// `out = bias + s ∘ (h + ρ D⁻¹A h)`; the bias only where `with_bias`.

@@ -29,6 +29,8 @@ pub struct Torch<T: Scalar> {
     /// Adjacency rows of interior nodes (columns: owned rows) and of boundary nodes (all rows).
     interior: Option<Tensor>,
     boundary: Option<Tensor>,
+    /// The same with the squares of the weights, once they are asked for.
+    squared: Option<[Option<Tensor>; 2]>,
     /// Columns `[rows, 1]` in double precision.
     degree: Tensor,
     log_degree: Tensor,
@@ -46,6 +48,8 @@ pub struct Layer {
     ratio: Tensor,
     rho: f64,
     bias: f64,
+    /// Whether edges count with the squares of their weights ([`Engine::square`]).
+    squared: bool,
 }
 
 /// The device of a rank: its share of the GPUs of the machine, or the CPU.
@@ -76,6 +80,7 @@ impl<T: Scalar + tch::kind::Element> Torch<T> {
         Ok(Torch {
             interior: matrix(0..part.interior, part.owned)?,
             boundary: matrix(part.interior..part.owned, part.ids.len())?,
+            squared: None,
             log_degree: degree.log(),
             degree,
             ids: Tensor::from_slice(&ids).view([-1, 1]).to_device(device),
@@ -99,7 +104,13 @@ impl<T: Scalar + tch::kind::Element> Torch<T> {
     }
 
     /// `A (c ∘ x)` on owned rows, `c` a column or nothing; fills the halo of `x` on the way.
-    fn gather(&mut self, x: &mut Tensor, c: Option<&Tensor>, phase: Phase) -> Tensor {
+    fn gather(
+        &mut self,
+        x: &mut Tensor,
+        c: Option<&Tensor>,
+        squared: bool,
+        phase: Phase,
+    ) -> Tensor {
         let columns = x.size()[1] as usize;
         let packing = profile::start();
         let packed = x.index_select(0, &self.send_rows).to_device(Device::Cpu).contiguous();
@@ -114,7 +125,10 @@ impl<T: Scalar + tch::kind::Element> Torch<T> {
             None => rows,
         };
         let mine = self.owned(x);
-        let interior = &self.interior;
+        let [interior, boundary] = match &self.squared {
+            Some([interior, boundary]) if squared => [interior, boundary],
+            _ => [&self.interior, &self.boundary],
+        };
         let inner = self.exchange.run(columns, &self.send, &mut self.receive, |_| {
             let timer = profile::start();
             let inner = interior.as_ref().map(|a| a.mm(&scaled(mine)));
@@ -127,7 +141,7 @@ impl<T: Scalar + tch::kind::Element> Torch<T> {
             let mut place = x.narrow(0, self.part.owned as i64, self.part.halo_rows() as i64);
             place.copy_(&halo.to_device(self.device));
         }
-        let outer = self.boundary.as_ref().map(|a| a.mm(&scaled(x.shallow_clone())));
+        let outer = boundary.as_ref().map(|a| a.mm(&scaled(x.shallow_clone())));
         let parts: Vec<Tensor> = [inner, outer].into_iter().flatten().collect();
         let gathered = Tensor::cat(&parts, 0);
         profile::stop(phase, timer, 0, 0);
@@ -193,6 +207,17 @@ fn csr<T: Scalar>(
         (kind, device),
     )?;
     Ok(Some(matrix))
+}
+
+/// A sparse matrix with the squares of its values.
+fn squared_values(matrix: &Tensor) -> Tensor {
+    Tensor::sparse_csr_tensor_crow_col_value_size(
+        &matrix.crow_indices(),
+        &matrix.col_indices(),
+        &matrix.values().square(),
+        matrix.size(),
+        (matrix.kind(), matrix.device()),
+    )
 }
 
 impl<T: Scalar + tch::kind::Element> Engine for Torch<T> {
@@ -290,7 +315,7 @@ impl<T: Scalar + tch::kind::Element> Engine for Torch<T> {
     fn new_layer(&self) -> Layer {
         let rows = self.part.ids.len() as i64;
         let column = || Tensor::zeros([rows, 1], (T::KIND, self.device));
-        Layer { scale: column(), ratio: column(), rho: 0.0, bias: 0.0 }
+        Layer { scale: column(), ratio: column(), rho: 0.0, bias: 0.0, squared: false }
     }
 
     fn prepare(&self, c: &Coefficients, layer: &mut Layer) {
@@ -300,13 +325,23 @@ impl<T: Scalar + tch::kind::Element> Engine for Torch<T> {
         (layer.rho, layer.bias) = (c.rho, c.bias);
     }
 
+    fn square(&mut self, layer: &Layer, squared: &mut Layer) {
+        if self.squared.is_none() {
+            let squares = |matrix: &Option<Tensor>| matrix.as_ref().map(squared_values);
+            self.squared = Some([squares(&self.interior), squares(&self.boundary)]);
+        }
+        squared.scale = layer.scale.square();
+        squared.ratio = layer.ratio.square();
+        (squared.rho, squared.bias, squared.squared) = (layer.rho * layer.rho, 0.0, true);
+    }
+
     fn random_walk(&self) -> Layer {
         let ratio = self.degree.reciprocal().to_kind(T::KIND);
-        Layer { scale: ratio.zeros_like(), ratio, rho: 1.0, bias: 0.0 }
+        Layer { scale: ratio.zeros_like(), ratio, rho: 1.0, bias: 0.0, squared: false }
     }
 
     fn layer(&mut self, l: &Layer, with_bias: bool, h: &mut Tensor, out: &mut Tensor) {
-        let gathered = self.gather(h, None, Phase::Layer);
+        let gathered = self.gather(h, None, l.squared, Phase::Layer);
         let bias = if with_bias { l.bias } else { 0.0 };
         let own = self.owned(h) * self.owned_rows(&l.scale);
         let made = own + gathered * (self.owned_rows(&l.ratio) * l.rho) + bias;
@@ -314,7 +349,7 @@ impl<T: Scalar + tch::kind::Element> Engine for Torch<T> {
     }
 
     fn adjoint(&mut self, l: &Layer, g: &mut Tensor, out: &mut Tensor) {
-        let gathered = self.gather(g, Some(&l.ratio), Phase::Adjoint);
+        let gathered = self.gather(g, Some(&l.ratio), l.squared, Phase::Adjoint);
         self.owned(out).copy_(&(self.owned(g) * self.owned_rows(&l.scale) + gathered * l.rho));
     }
 
@@ -327,7 +362,7 @@ impl<T: Scalar + tch::kind::Element> Engine for Torch<T> {
         output: Option<&Tensor>,
         out: &mut Tensor,
     ) -> LayerSums {
-        let gathered = self.gather(g, Some(&l.ratio), Phase::Gradient);
+        let gathered = self.gather(g, Some(&l.ratio), l.squared, Phase::Gradient);
         let bias = if with_bias { l.bias } else { 0.0 };
         let g = self.owned(g);
         let output = output.map_or_else(|| g.shallow_clone(), |output| self.owned(output));

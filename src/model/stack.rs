@@ -35,6 +35,16 @@ impl<E: Engine> Stack<E> {
         }
     }
 
+    /// The output of the last [`Stack::forward`].
+    pub fn output(&self) -> &E::Block {
+        self.outputs.last().expect("at least one layer")
+    }
+
+    /// A layer as the engine has it.
+    pub fn layer(&self, l: usize) -> &E::Layer {
+        &self.layers[l]
+    }
+
     /// Room for blocks as wide as `block`.
     fn fit(&mut self, engine: &E, block: &E::Block) {
         let columns = engine.columns(block);
@@ -58,7 +68,7 @@ impl<E: Engine> Stack<E> {
     }
 
     /// Back-propagation of a cotangent `g` of the output of the last [`Stack::forward`] of `x`:
-    /// `gx = Gᵀ g`, and the local sums of every layer's gradient (layer 1 first).
+    /// `gx = Gᵀ g`, and the local sums of every layer's gradient (layer 1 first) into `sums`.
     pub fn backward(
         &mut self,
         engine: &mut E,
@@ -66,10 +76,10 @@ impl<E: Engine> Stack<E> {
         x: &E::Block,
         g: &mut E::Block,
         gx: &mut E::Block,
-    ) -> Vec<LayerSums> {
+        sums: &mut [LayerSums],
+    ) {
         self.fit(engine, g);
         let last = self.layers.len() - 1;
-        let mut sums = vec![LayerSums::default(); self.layers.len()];
         for l in (0..=last).rev() {
             let input = if l == 0 { x } else { &self.outputs[l - 1] };
             let [a, b] = &mut self.between;
@@ -89,7 +99,6 @@ impl<E: Engine> Stack<E> {
                 sums[l].bias = 0.0; // G x does not depend on b
             }
         }
-        sums
     }
 
     /// Forward and back for `½ ‖g(x)‖²` (without the biases `½ ‖G x‖²`), whose cotangent is the

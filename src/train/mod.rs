@@ -5,16 +5,20 @@
 //! come here, and undone by whoever reports results.
 
 pub mod adam;
+pub mod elbo;
 pub mod evidence;
 mod fit;
 pub mod joint;
+mod linear;
 pub mod marginal;
 pub mod newton;
 mod parameters;
 mod problem;
 pub mod score;
 pub mod session;
+mod smooth;
 mod start;
+mod variational;
 
 pub use fit::{Fit, Report};
 pub use parameters::Parameters;

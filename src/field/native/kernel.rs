@@ -17,6 +17,8 @@ pub(super) struct Csr<T> {
     indices: Vec<u32>,
     /// Empty when all weights are one.
     weights: Vec<T>,
+    /// Their squares, once they are asked for.
+    squared: Vec<T>,
     /// Rows up to here name owned rows only.
     interior: usize,
     owned: usize,
@@ -43,10 +45,18 @@ impl<T: Scalar> Csr<T> {
             indptr: part.indptr.iter().map(|&p| p as u32).collect(),
             indices: part.indices.clone(),
             weights: part.weights.iter().flatten().map(|&w| T::from_f64(w)).collect(),
+            squared: Vec::new(),
             interior: part.interior,
             owned: part.owned,
             rows: part.ids.len(),
             reach: reach(part),
+        }
+    }
+
+    /// Makes the squares of the weights ready.
+    pub fn square_weights(&mut self) {
+        if self.squared.len() != self.weights.len() {
+            self.squared = self.weights.iter().map(|&w| w * w).collect();
         }
     }
 
@@ -77,6 +87,8 @@ pub(super) trait Stencil<T: Scalar>: Sync + Copy {
     const SUMS: bool = false;
     /// Whether each gathered neighbour is scaled by [`Stencil::neighbour`].
     const SCALED: bool;
+    /// Whether edges count with the squares of their weights.
+    fn squared(&self) -> bool;
     /// Rows for which there are coefficients.
     fn rows(&self) -> usize;
     /// `c_j`, for `j` below [`Stencil::rows`].
@@ -100,10 +112,14 @@ pub(super) struct Forward<'a, T> {
     pub ratio: &'a [T],
     pub rho: T,
     pub bias: T,
+    pub squared: bool,
 }
 
 impl<T: Scalar> Stencil<T> for Forward<'_, T> {
     const SCALED: bool = false;
+    fn squared(&self) -> bool {
+        self.squared
+    }
     fn rows(&self) -> usize {
         self.scale.len().min(self.ratio.len())
     }
@@ -128,13 +144,24 @@ impl<T: Scalar> Stencil<T> for Forward<'_, T> {
 /// `s_i g_i + ρ Σ_j w_ij (s_j/d_j) g_j`.
 #[derive(Clone, Copy)]
 pub(super) struct Adjoint<'a, T> {
-    pub scale: &'a [T],
-    pub ratio: &'a [T],
-    pub rho: T,
+    scale: &'a [T],
+    ratio: &'a [T],
+    rho: T,
+    squared: bool,
+}
+
+impl<'a, T: Scalar> Adjoint<'a, T> {
+    pub fn new(l: &'a super::Layer<T>) -> Self {
+        let rho = T::from_f64(l.rho);
+        Adjoint { scale: &l.scale, ratio: &l.ratio, rho, squared: l.squared }
+    }
 }
 
 impl<T: Scalar> Stencil<T> for Adjoint<'_, T> {
     const SCALED: bool = true;
+    fn squared(&self) -> bool {
+        self.squared
+    }
     fn rows(&self) -> usize {
         self.scale.len().min(self.ratio.len())
     }
@@ -171,6 +198,9 @@ pub(super) struct AdjointWithSums<'a, T, const SAME: bool> {
 impl<T: Scalar, const SAME: bool> Stencil<T> for AdjointWithSums<'_, T, SAME> {
     const SUMS: bool = true;
     const SCALED: bool = true;
+    fn squared(&self) -> bool {
+        self.adjoint.squared
+    }
     fn rows(&self) -> usize {
         self.adjoint.rows().min(self.log_degree.len())
     }
@@ -308,6 +338,7 @@ impl<T: Scalar, S: Stencil<T>> Sweep<'_, T, S> {
         let mut total = Lanes::<W>::ZERO;
         let rows_per_line = (LINE / (stride * T::BYTES)).max(1);
         let (stencil, csr, input) = (self.stencil, self.csr, self.input);
+        let all_weights = if stencil.squared() { &csr.squared } else { &csr.weights };
         let ends = csr.indptr[self.rows.start..=self.rows.end].windows(2);
         let rows = self.rows.clone().zip(ends).zip(self.out.chunks_exact_mut(stride));
         for ((i, ends), out) in rows {
@@ -322,7 +353,7 @@ impl<T: Scalar, S: Stencil<T>> Sweep<'_, T, S> {
             let row = ends[0] as usize..ends[1] as usize;
             // SAFETY: row pointers are ascending and end at the number of entries (`Csr::new`).
             let indices = unsafe { csr.indices.get_unchecked(row.clone()) };
-            let weights: &[T] = if WEIGHTED { &csr.weights[row] } else { &[] };
+            let weights: &[T] = if WEIGHTED { &all_weights[row] } else { &[] };
             let mut add = |k: usize, j: u32| {
                 let j = j as usize;
                 // SAFETY: `Csr::new` has verified every index against the rows it may name, and

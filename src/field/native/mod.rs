@@ -91,6 +91,8 @@ pub struct Layer<T> {
     ratio: Vec<T>,
     rho: f64,
     bias: f64,
+    /// Whether edges count with the squares of their weights ([`Engine::square`]).
+    squared: bool,
 }
 
 impl<T: Scalar> Native<T> {
@@ -284,7 +286,13 @@ impl<T: Scalar> Engine for Native<T> {
 
     fn new_layer(&self) -> Layer<T> {
         let rows = self.part.ids.len();
-        Layer { scale: vec![T::ZERO; rows], ratio: vec![T::ZERO; rows], rho: 0.0, bias: 0.0 }
+        Layer {
+            scale: vec![T::ZERO; rows],
+            ratio: vec![T::ZERO; rows],
+            rho: 0.0,
+            bias: 0.0,
+            squared: false,
+        }
     }
 
     fn prepare(&self, c: &Coefficients, layer: &mut Layer<T>) {
@@ -304,9 +312,17 @@ impl<T: Scalar> Engine for Native<T> {
         }
     }
 
+    fn square(&mut self, layer: &Layer<T>, squared: &mut Layer<T>) {
+        self.csr.square_weights();
+        for (to, from) in [(&mut squared.scale, &layer.scale), (&mut squared.ratio, &layer.ratio)] {
+            to.iter_mut().zip(from).for_each(|(to, &from)| *to = from * from);
+        }
+        (squared.rho, squared.bias, squared.squared) = (layer.rho * layer.rho, 0.0, true);
+    }
+
     fn random_walk(&self) -> Layer<T> {
         let ratio: Vec<T> = self.inverse_degree.iter().map(|&r| T::from_f64(r)).collect();
-        Layer { scale: vec![T::ZERO; ratio.len()], ratio, rho: 1.0, bias: 0.0 }
+        Layer { scale: vec![T::ZERO; ratio.len()], ratio, rho: 1.0, bias: 0.0, squared: false }
     }
 
     fn layer(&mut self, l: &Layer<T>, with_bias: bool, h: &mut Block<T>, out: &mut Block<T>) {
@@ -316,12 +332,13 @@ impl<T: Scalar> Engine for Native<T> {
             ratio: &l.ratio,
             rho: T::from_f64(l.rho),
             bias: T::from_f64(bias),
+            squared: l.squared,
         };
         self.sweep(&stencil, h, out, Phase::Layer);
     }
 
     fn adjoint(&mut self, l: &Layer<T>, g: &mut Block<T>, out: &mut Block<T>) {
-        let stencil = kernel::Adjoint { scale: &l.scale, ratio: &l.ratio, rho: T::from_f64(l.rho) };
+        let stencil = kernel::Adjoint::new(l);
         self.sweep(&stencil, g, out, Phase::Adjoint);
     }
 
@@ -338,7 +355,7 @@ impl<T: Scalar> Engine for Native<T> {
         assert!(same_width(input) && output.is_none_or(same_width), "blocks of one width");
         let bias = T::from_f64(if with_bias { l.bias } else { 0.0 });
         let log_degree = std::mem::take(&mut self.log_degree);
-        let adjoint = kernel::Adjoint { scale: &l.scale, ratio: &l.ratio, rho: T::from_f64(l.rho) };
+        let adjoint = kernel::Adjoint::new(l);
         let (log_d, input) = (&log_degree[..], &input.values[..]);
         let sums = match output {
             Some(Block { values: output, .. }) => {
