@@ -35,7 +35,7 @@ impl Case {
         let layers = [(1.2, -0.9, g(0.3), 0.2), (0.7, 0.3, g(0.6), if bias { -0.4 } else { 0.0 })];
         let layers = if bias { layers } else { layers.map(|l| (l.0, l.1, l.2, 0.0)) };
         let model = Model::from_coefficients(&layers, gamma).unwrap();
-        let parameters = Parameters { model, log_sigma: -0.7, bias, noise };
+        let parameters = Parameters { model, log_sigma: -0.7, bias, noise, scales: true };
         let n = graph.nodes();
         let draw = |step: u64, columns: usize| -> Vec<f64> {
             let stream = Stream::new(9, Purpose::Test, step);

@@ -269,6 +269,7 @@ fn run_session<E: Rowwise, F: crate::train::Fit<E>>(
 
 fn marginal_options(config: &Config) -> marginal::Options {
     marginal::Options {
+        starts: config.marginal.starts,
         iterations: config.train.iterations(),
         learning_rate: config.train.learning_rate(),
         probes: config.marginal.probes,

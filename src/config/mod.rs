@@ -95,7 +95,7 @@ pub struct Train {
     pub method: Method,
     /// Every random number of the run follows from it.
     pub seed: u64,
-    /// Steps; when absent 100 for `marginal` and 50 000 for `elbo`.
+    /// Steps; when absent 200 for `marginal` and 50 000 for `elbo`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub iterations: Option<u64>,
     /// Step size of Adam; when absent 0.1 for `marginal` and 0.01 for `elbo`.
@@ -120,6 +120,8 @@ pub struct Train {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Marginal {
+    /// Starts that are tried, at least 1: a short ascent from each, and the best goes on.
+    pub starts: u64,
     /// Posterior deviations behind the score, at least 1.
     pub probes: usize,
     /// Relative residual of conjugate gradients, between 0 and 1.
@@ -258,7 +260,7 @@ impl Default for Train {
 
 impl Default for Marginal {
     fn default() -> Self {
-        Marginal { probes: 15, tolerance: 3e-4, gain: 0.1 }
+        Marginal { starts: 2, probes: 7, tolerance: 3e-4, gain: 0.1 }
     }
 }
 
@@ -289,7 +291,7 @@ impl Train {
     /// Steps of the method, also where none were asked for.
     pub fn iterations(&self) -> u64 {
         self.iterations.unwrap_or(match self.method {
-            Method::Marginal => 100,
+            Method::Marginal => 200,
             Method::Elbo => 50_000,
         })
     }
@@ -400,6 +402,7 @@ impl Config {
             )?;
         }
 
+        at_least(1, self.marginal.starts, "marginal.starts")?;
         at_least(1, self.marginal.probes as u64, "marginal.probes")?;
         let tolerance = self.marginal.tolerance;
         let between = "must lie between 0 and 1, both excluded";

@@ -33,8 +33,9 @@ pub struct Linear<E: Rowwise> {
     columns: usize,
     /// `c`, `[count, columns]`.
     coefficients: Vec<f64>,
-    /// `log det S`.
+    /// `log det S` and `tr S⁻¹`.
     log_det: f64,
+    inverse_trace: f64,
     sums: Vec<f64>,
     places: Vec<(usize, usize)>,
     back: Vec<(usize, usize)>,
@@ -71,6 +72,7 @@ impl<E: Rowwise> Linear<E> {
             columns,
             coefficients: vec![0.0; count * columns],
             log_det: 0.0,
+            inverse_trace: 0.0,
             sums: vec![0.0; count * (count + columns)],
             places: (0..count).map(|k| (k, 1 + k)).collect(),
             back: (0..count).map(|k| (1 + k, k)).collect(),
@@ -93,6 +95,12 @@ impl<E: Rowwise> Linear<E> {
         let squares: f64 = self.coefficients.iter().step_by(self.columns).map(|c| c * c).sum();
         let count = self.count as f64;
         0.5 * (count * self.prior_precision.ln() - self.prior_precision * squares - self.log_det)
+    }
+
+    /// What coefficients add to `σ⁻² E Σ m (u − E u)²`: their number less what the prior determines,
+    /// `n − τ⁻² tr S⁻¹`.
+    pub fn known_misfit(&self) -> f64 {
+        self.count as f64 - self.prior_precision * self.inverse_trace
     }
 
     /// Makes the columns of the features those whose solution is `Z`: `w = 0`, `v = F/σ`.
@@ -148,6 +156,8 @@ impl<E: Rowwise> Linear<E> {
             )
         })?;
         self.log_det = (0..count).map(|i| 2.0 * factor.L()[(i, i)].ln()).sum();
+        let inverse = factor.solve(Mat::<f64>::identity(count, count));
+        self.inverse_trace = (0..count).map(|i| inverse[(i, i)]).sum();
         let value = |i: usize, c: usize| right[i * columns + c] + self.noise[i * columns + c];
         let solved = factor.solve(Mat::from_fn(count, columns, value));
         for (k, c) in self.coefficients.iter_mut().enumerate() {

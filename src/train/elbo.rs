@@ -14,8 +14,9 @@ use super::fit::{Fit, Report};
 use super::joint::{self, Columns, Joint, layer_gradient};
 use super::linear::Linear;
 use super::smooth::Smooth;
+use super::start::{Start, start};
 use super::variational::Variational;
-use super::{Parameters, Problem, Shape, start};
+use super::{Parameters, Problem, Shape};
 use crate::checkpoint::State;
 use crate::error::{Error, Result};
 use crate::field::rowwise::{Draw, Moving, Rowwise};
@@ -120,10 +121,10 @@ impl<E: Rowwise> Elbo<E> {
         shape: &Shape,
         options: Options,
     ) -> Result<Self> {
-        let parameters = start(engine, shape, options.seed, 0);
+        let parameters = start(engine, shape, options.seed, Start::Plain);
         let of_q = Shape { layers: options.layers.max(1), sigma: None, ..*shape };
         let of_q = Shape { gamma: crate::model::Gamma::Free, ..of_q };
-        let mut layers = start(engine, &of_q, options.seed ^ 1, 0).model.layers;
+        let mut layers = start(engine, &of_q, options.seed ^ 1, Start::Plain).model.layers;
         layers.truncate(options.layers);
         let linear = match &problem.features {
             Some(features) => Some(Linear::new(engine, features, &problem.data, &problem.y)?),

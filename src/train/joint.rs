@@ -43,6 +43,7 @@ pub struct Joint<E: Rowwise> {
     mean: Stack<E>,
     many: Stack<E>,
     sums: Vec<LayerSums>,
+    of_pairs: Vec<LayerSums>,
     /// `E ‖g(x)‖²`, local.
     energy: f64,
     /// `E Σ m (y − x)²`, local.
@@ -56,6 +57,7 @@ impl<E: Rowwise> Joint<E> {
             mean: Stack::new(engine, layers, 1),
             many: Stack::new(engine, layers, columns),
             sums: vec![LayerSums::default(); layers],
+            of_pairs: vec![LayerSums::default(); layers],
             energy: 0.0,
             misfit: 0.0,
         }
@@ -93,6 +95,27 @@ impl<E: Rowwise> Joint<E> {
             let target = whole.then_some(&data.y);
             self.misfit += weight * engine.residual(precision, &data.mask, target, x, gx);
         }
+    }
+
+    /// Adds pairs `(w, x)` with `E[w xᵀ] = G Cov(x)`, such as white noise `w` with `x = Q̃⁻¹Gᵀw`, in place
+    /// of deviations: `E ⟨w, ∂G x⟩ = E ⟨G x, ∂G x⟩`. Returns the local `E ⟨w, G x⟩`; `gx` becomes `Gᵀ w`.
+    pub fn add_pairs(
+        &mut self,
+        engine: &mut E,
+        w: &mut E::Block,
+        x: &mut E::Block,
+        gx: &mut E::Block,
+    ) -> f64 {
+        let weight = 1.0 / engine.columns(x) as f64;
+        self.many.forward(engine, false, x);
+        self.many.backward(engine, false, x, w, gx, &mut self.of_pairs);
+        for (sums, found) in self.sums.iter_mut().zip(&self.of_pairs) {
+            sums.add(&found.times(weight));
+        }
+        // Σ g u of the last layer, whose output u is G x.
+        let energy = weight * self.of_pairs.last().map_or(0.0, |last| last.alpha);
+        self.energy += energy;
+        energy
     }
 
     /// Adds to `E Σ m (y − x)²` what is known in closed form (local).

@@ -1,34 +1,47 @@
 //! Fitting by the marginal likelihood `log p(y | θ)` (DESIGN: "the fast road").
 //!
 //! The score comes from Fisher's identity with exact posterior samples ([`super::score`]); its
-//! random signs are fixed, so this is the maximisation of a smooth function of `4L + 1` parameters:
-//! a few dozen steps of Adam lead into the valley, Newton's method ([`super::newton`]) to its bottom.
-//! It ends when a Newton step promises less than what is statistically of no account.
+//! random signs are fixed, so this is the maximisation of a smooth function of `4L + 1` parameters.
+//! Three phases: a few short ascents from different starts, of which the best by its evidence goes
+//! on ([`super::start()`]); Adam into the valley, with few signs and loose systems; and Newton's method
+//! ([`super::newton`]) to its bottom. The fit ends when a Newton step, by second derivatives made at
+//! that very place, promises less than what is statistically of no account.
+
+mod descent;
+mod state;
 
 use super::adam::{self, Adam, Decay};
 use super::evidence::{self, Evidence, evidence};
 use super::fit::{Fit, Report};
-use super::newton::{self, Quadratic};
+use super::newton;
 use super::score::{self, Score};
-use super::{Parameters, Problem, Shape, start};
+use super::start::{Start, start};
+use super::{Parameters, Problem, Shape};
 use crate::checkpoint::State;
 use crate::error::{Error, Result};
 use crate::field::rowwise::Rowwise;
+use crate::model::PER_LAYER;
+use descent::{Anchor, Descent};
 
 /// Settings.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Options {
-    /// Steps at most, of both kinds.
+    /// Steps at most, of all kinds.
     pub iterations: u64,
-    /// Steps of Adam before Newton's method; never more than half of all.
+    /// Starts that are tried.
+    pub starts: u64,
+    /// Steps of Adam from each of them; then Newton's method goes on with the best.
     pub adam_steps: u64,
     /// Step size of Adam.
     pub learning_rate: f64,
-    /// Posterior deviations behind the score.
+    /// Posterior deviations behind the score of Newton's method.
     pub probes: usize,
-    /// Relative residual of conjugate gradients at the end; ten times as much at first.
+    /// Those behind the score of Adam.
+    pub few_probes: usize,
+    /// Relative residual of conjugate gradients in Newton's method; ten times as much before.
     pub tolerance: f64,
-    /// A Newton step that promises less gain of `log p(y)` than this is the last.
+    /// A Newton step that promises less gain of `log p(y)` than this, or than the noise of the score
+    /// could as well, is not taken: the fit ends.
     pub gain: f64,
     /// Newton's method.
     pub newton: newton::Options,
@@ -39,10 +52,12 @@ pub struct Options {
 impl Default for Options {
     fn default() -> Self {
         Options {
-            iterations: 100,
-            adam_steps: 40,
+            iterations: 200,
+            starts: 2,
+            adam_steps: 30,
             learning_rate: 0.1,
-            probes: 15,
+            probes: 7,
+            few_probes: 3,
             tolerance: 3e-4,
             gain: 0.1,
             newton: newton::Options::default(),
@@ -70,23 +85,31 @@ pub struct Info {
 /// A fit under way.
 pub struct Marginal<E: Rowwise> {
     options: Options,
+    shape: Shape,
     problem: Problem<E>,
     score: Score<E>,
     parameters: Parameters,
     adam: Adam,
     step: u64,
-    /// Steps of Adam done; it may end early.
+    /// The start at hand, and the best of those before it.
+    start: u64,
+    best: Option<Trial>,
+    /// Steps of Adam done from this start.
     adam_done: u64,
-    rate: f64,
-    /// Gradient at the parameters, once Newton's method has begun.
-    gradient: Option<Vec<f64>>,
-    curvature: Option<Quadratic>,
-    radius: f64,
+    descent: Option<Descent>,
+    /// The best of the places where second derivatives were made.
+    anchor: Option<Anchor>,
     /// `log p(y)` along the way: what was gained since the anchor.
     objective: f64,
     converged: bool,
     evaluations: u64,
     cg_iterations: u64,
+}
+
+/// Where a trial has led to.
+struct Trial {
+    evidence: f64,
+    vector: Vec<f64>,
 }
 
 impl<E: Rowwise> Marginal<E> {
@@ -97,22 +120,24 @@ impl<E: Rowwise> Marginal<E> {
         shape: &Shape,
         options: Options,
     ) -> Result<Self> {
-        let parameters = start(engine, shape, options.seed, 0);
-        let of_score =
-            score::Options { probes: options.probes, seed: options.seed, ..Default::default() };
-        let score = Score::new(engine, &problem, &parameters, &of_score)?;
+        // One layer has one maximum, as far as we have seen.
+        let starts = if shape.layers == 1 { 1 } else { options.starts };
+        let options = Options { starts, ..options };
+        let parameters = begin(engine, shape, options.seed, 0);
+        let score = new_score(engine, &problem, &parameters, options.few_probes, options.seed)?;
         Ok(Marginal {
             adam: Adam::new(parameters.len()),
             step: 0,
+            start: 0,
+            best: None,
             adam_done: 0,
-            rate: options.learning_rate,
-            gradient: None,
-            curvature: None,
-            radius: options.newton.radius,
+            descent: None,
+            anchor: None,
             objective: f64::NAN,
             converged: false,
             evaluations: 0,
             cg_iterations: 0,
+            shape: *shape,
             options,
             problem,
             score,
@@ -124,10 +149,11 @@ impl<E: Rowwise> Marginal<E> {
     pub fn finish(mut self, engine: &mut E) -> Result<(Parameters, Info)> {
         let p = self.parameters.clone();
         self.evaluate(engine, &p, self.options.tolerance)?;
-        let evidence = self.evidence(engine)?;
+        let evidence = self.evidence(engine, &evidence::Options::default())?;
+        let curvature = self.anchor.as_ref().map(|best| &best.curvature);
         let info = Info {
             evidence,
-            standard_errors: self.curvature.as_ref().map(|c| c.standard_errors(p.len())),
+            standard_errors: curvature.map(|c| c.standard_errors(p.len())),
             converged: self.converged,
             evaluations: self.evaluations,
             cg_iterations: self.cg_iterations,
@@ -135,8 +161,8 @@ impl<E: Rowwise> Marginal<E> {
         Ok((p, info))
     }
 
-    fn evidence(&mut self, engine: &mut E) -> Result<Evidence> {
-        let options = evidence::Options { seed: self.options.seed, ..Default::default() };
+    fn evidence(&mut self, engine: &mut E, options: &evidence::Options) -> Result<Evidence> {
+        let options = evidence::Options { seed: self.options.seed, ..options.clone() };
         evidence(engine, &self.problem, &mut self.score, &self.parameters, &options)
     }
 
@@ -151,111 +177,98 @@ impl<E: Rowwise> Marginal<E> {
         }
     }
 
-    fn adam_steps(&self) -> u64 {
-        self.options.adam_steps.min(self.options.iterations.div_ceil(2))
+    fn vector(&self) -> Vec<f64> {
+        let mut vector = vec![0.0; self.parameters.len()];
+        self.parameters.read_into(&mut vector);
+        vector
     }
 
     fn adam_step(&mut self, engine: &mut E) -> Result<usize> {
         let settings = adam::Options {
-            learning_rate: self.rate,
+            learning_rate: self.options.learning_rate,
             decay: Decay::Cosine,
-            iterations: self.adam_steps(),
+            iterations: self.options.adam_steps,
             beta2: 0.99,
             ..adam::Options::default()
         };
         let p = self.parameters.clone();
         let iterations = self.evaluate(engine, &p, 10.0 * self.options.tolerance)?;
-        let mut vector = vec![0.0; p.len()];
-        p.read_into(&mut vector);
-        let before = vector.clone();
-        let gradient = self.score.gradient().to_vec();
+        let before = self.vector();
+        let mut vector = before.clone();
+        let mut gradient = self.score.gradient().to_vec();
+        // A model that grows has its first layer fitted before the others join in.
+        if which(self.start) == Start::Grown && 2 * self.adam_done < self.options.adam_steps {
+            let others = PER_LAYER * (p.model.layers.len() - 1);
+            gradient[..others].fill(0.0);
+        }
         self.adam_done += 1;
         self.adam.update(&settings.step(self.adam_done), &gradient, &mut vector);
-        // The trapezium rule needs the next gradient; until then half of it is this one.
-        let moved: f64 =
-            vector.iter().zip(&before).zip(&gradient).map(|((a, b), g)| (a - b) * g).sum();
-        self.objective -= moved;
+        self.objective += gain(&difference(&vector, &before), &gradient, &gradient);
         self.parameters.assign(&vector);
+        if self.adam_done == self.options.adam_steps && self.options.starts > 1 {
+            return Ok(iterations + self.end_trial(engine)?);
+        }
         Ok(iterations)
     }
 
-    fn newton_step(&mut self, engine: &mut E) -> Result<usize> {
-        let tolerance = self.options.tolerance;
-        let o = self.options.newton;
+    /// Weighs a trial by its evidence; the next start, or the best of all, goes on.
+    fn end_trial(&mut self, engine: &mut E) -> Result<usize> {
         let p = self.parameters.clone();
-        let mut iterations = 0;
-        let gradient = match self.gradient.take() {
-            Some(gradient) => gradient,
-            None => {
-                iterations += self.evaluate(engine, &p, tolerance)?;
-                self.score.gradient().to_vec()
-            }
-        };
-        let mut base = vec![0.0; p.len()];
-        p.read_into(&mut base);
-        let free = p.free();
-        let n = free.len();
-        let mut second = vec![0.0; n * n];
-        let mut trial = p.clone();
-        for (row, &a) in second.chunks_exact_mut(n).zip(&free) {
-            let mut vector = base.clone();
-            vector[a] += o.difference;
-            trial.assign(&vector);
-            iterations += self.evaluate(engine, &trial, tolerance)?;
-            let found = self.score.gradient();
-            row.iter_mut()
-                .zip(&free)
-                .for_each(|(h, &b)| *h = (found[b] - gradient[b]) / o.difference);
+        let iterations = self.evaluate(engine, &p, 10.0 * self.options.tolerance)?;
+        let evidence = self.evidence(engine, &ROUGH)?.value;
+        if self.best.as_ref().is_none_or(|best| evidence > best.evidence) {
+            self.best = Some(Trial { evidence, vector: self.vector() });
         }
-        let Some(quadratic) = Quadratic::new(&free, &second) else {
-            return Err(Error::Numeric("the curvature of the likelihood is not finite".into()));
-        };
-        for _ in 0..REJECTIONS {
-            let proposed = quadratic.step(&gradient, self.radius, &o);
-            let vector: Vec<f64> = base.iter().zip(&proposed.step).map(|(a, b)| a + b).collect();
-            trial.assign(&vector);
-            let length = proposed.step.iter().map(|s| s * s).sum::<f64>().sqrt();
-            // A trial point where the systems cannot be solved is a bad one, no more.
-            let tried = self.evaluate(engine, &trial, tolerance);
-            if let Ok(more) = tried {
-                iterations += more;
-                let found = self.score.gradient();
-                let gained: f64 = -0.5
-                    * proposed
-                        .step
-                        .iter()
-                        .zip(gradient.iter().zip(found))
-                        .map(|(s, (a, b))| s * (a + b))
-                        .sum::<f64>();
-                if gained > -0.2 * self.options.gain {
-                    let ratio = gained / proposed.gain.max(f64::MIN_POSITIVE);
-                    if ratio > 0.75 && proposed.cut {
-                        self.radius = (2.0 * self.radius).min(4.0 * o.radius);
-                    } else if ratio < 0.25 {
-                        self.radius = 0.5 * length;
-                    }
-                    self.gradient = Some(found.to_vec());
-                    self.parameters = trial;
-                    self.objective += gained;
-                    self.converged = proposed.gain < self.options.gain;
-                    self.curvature = Some(quadratic);
-                    return Ok(iterations);
-                }
-            } else {
-                self.score.forget();
-            }
-            self.radius = 0.25 * length;
+        self.start += 1;
+        self.score.forget();
+        if self.start < self.options.starts {
+            self.parameters = begin(engine, &self.shape, self.options.seed, self.start);
+            (self.adam, self.adam_done) = (Adam::new(p.len()), 0);
+        } else if let Some(best) = self.best.take() {
+            self.parameters.assign(&best.vector);
+            self.objective = best.evidence;
         }
-        // No step helps: within the accuracy of the gradient this is the bottom.
-        self.converged = true;
-        self.gradient = Some(gradient);
-        self.curvature = Some(quadratic);
         Ok(iterations)
     }
 }
 
-/// Shorter and shorter steps that are tried before giving up.
-const REJECTIONS: usize = 6;
+/// An evidence that tells starts apart.
+const ROUGH: evidence::Options = evidence::Options { probes: 4, tolerance: 1e-2, seed: 0 };
+/// The starts in the order in which they are tried.
+fn which(number: u64) -> Start {
+    match number {
+        0 => Start::Grown,
+        1 => Start::Means,
+        2 => Start::Plain,
+        random => Start::Random(random),
+    }
+}
+
+/// A start, of which only what the data determine will move.
+fn begin<E: Rowwise>(engine: &E, shape: &Shape, seed: u64, number: u64) -> Parameters {
+    Parameters { scales: false, ..start(engine, shape, seed, which(number)) }
+}
+
+/// What a step has gained: the trapezium rule for the gradients at both ends.
+fn gain(step: &[f64], before: &[f64], after: &[f64]) -> f64 {
+    let terms = step.iter().zip(before.iter().zip(after)).map(|(s, (a, b))| s * (a + b));
+    -0.5 * terms.sum::<f64>()
+}
+
+fn difference(a: &[f64], b: &[f64]) -> Vec<f64> {
+    a.iter().zip(b).map(|(a, b)| a - b).collect()
+}
+
+fn new_score<E: Rowwise>(
+    engine: &mut E,
+    problem: &Problem<E>,
+    p: &Parameters,
+    probes: usize,
+    seed: u64,
+) -> Result<Score<E>> {
+    let options = score::Options { probes, seed, ..Default::default() };
+    Score::new(engine, problem, p, &options)
+}
 
 impl<E: Rowwise> Fit<E> for Marginal<E> {
     fn steps(&self) -> u64 {
@@ -274,10 +287,10 @@ impl<E: Rowwise> Fit<E> for Marginal<E> {
         if self.step == 0 {
             let p = self.parameters.clone();
             self.evaluate(engine, &p, 10.0 * self.options.tolerance)?;
-            self.objective = self.evidence(engine)?.value;
+            self.objective = self.evidence(engine, &ROUGH)?.value;
         }
         let objective = self.objective;
-        let iterations = match self.adam_done < self.adam_steps() {
+        let iterations = match self.adam_done < self.options.adam_steps {
             true => self.adam_step(engine)?,
             false => self.newton_step(engine)?,
         };
@@ -286,53 +299,10 @@ impl<E: Rowwise> Fit<E> for Marginal<E> {
     }
 
     fn save(&self, engine: &E) -> State {
-        let mut vector = vec![0.0; self.parameters.len()];
-        self.parameters.read_into(&mut vector);
-        let counts = [self.adam_done, self.evaluations, self.cg_iterations].map(|n| n as f64);
-        let flags = [f64::from(u8::from(self.converged))];
-        let mut numbers = std::collections::BTreeMap::from([
-            ("theta".to_owned(), vector),
-            ("adam.first".into(), self.adam.first.clone()),
-            ("adam.second".into(), self.adam.second.clone()),
-            (
-                "progress".into(),
-                [&counts[..], &flags, &[self.rate, self.radius, self.objective]].concat(),
-            ),
-            ("gradient".into(), self.gradient.clone().unwrap_or_default()),
-        ]);
-        if let Some(curvature) = &self.curvature {
-            numbers.insert("curvature".into(), curvature.to_numbers());
-        }
-        let (columns, values) = self.score.solutions(engine);
-        let fields = (0..columns).map(|c| {
-            (format!("x{c:04}"), values.iter().skip(c).step_by(columns).copied().collect())
-        });
-        State { step: self.step, numbers, fields: fields.collect() }
+        state::save(self, engine)
     }
 
     fn restore(&mut self, engine: &mut E, state: State) -> Result<()> {
-        let damaged = || Error::Data("the checkpoint does not fit this fit".into());
-        let get = |name: &str| state.numbers.get(name).cloned().ok_or_else(damaged);
-        let theta = get("theta")?;
-        let progress = get("progress")?;
-        let (first, second, gradient) = (get("adam.first")?, get("adam.second")?, get("gradient")?);
-        let length = self.parameters.len();
-        if [&theta, &first, &second].iter().any(|v| v.len() != length) || progress.len() != 7 {
-            return Err(damaged());
-        }
-        self.step = state.step;
-        self.parameters.assign(&theta);
-        self.adam = Adam { first, second };
-        [self.adam_done, self.evaluations, self.cg_iterations] =
-            [progress[0] as u64, progress[1] as u64, progress[2] as u64];
-        self.converged = progress[3] == 1.0;
-        (self.rate, self.radius, self.objective) = (progress[4], progress[5], progress[6]);
-        self.gradient = Some(gradient).filter(|g| g.len() == length);
-        self.curvature = state.numbers.get("curvature").and_then(|n| Quadratic::from_numbers(n));
-        let columns: Vec<&Vec<f64>> = state.fields.values().collect();
-        let rows = engine.part().owned;
-        let values: Vec<f64> =
-            (0..rows).flat_map(|i| columns.iter().map(move |column| column[i])).collect();
-        self.score.set_solutions(engine, &values)
+        state::restore(self, engine, state)
     }
 }

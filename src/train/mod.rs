@@ -17,10 +17,10 @@ mod problem;
 pub mod score;
 pub mod session;
 mod smooth;
-mod start;
+pub mod start;
 mod variational;
 
 pub use fit::{Fit, Report};
 pub use parameters::Parameters;
 pub use problem::Problem;
-pub use start::{Shape, start};
+pub use start::Shape;

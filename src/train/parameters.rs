@@ -13,6 +13,9 @@ pub struct Parameters {
     pub bias: bool,
     /// Whether `σ` moves.
     pub noise: bool,
+    /// Whether `α` of every layer moves. Only the product of all is determined: what one layer is
+    /// scaled by, with its bias, the next can take back. So `α` of the last alone will do.
+    pub scales: bool,
 }
 
 impl Parameters {
@@ -50,6 +53,7 @@ impl Parameters {
         let last = self.len() - 1;
         let moves = |i: usize| match (i == last, i % PER_LAYER) {
             (true, _) => self.noise,
+            (_, 0) => self.scales || i + PER_LAYER >= last,
             (_, 2) => self.model.gamma == Gamma::Free,
             (_, 3) => self.bias,
             _ => true,
@@ -60,6 +64,9 @@ impl Parameters {
     /// Sets the derivatives of what stays to zero. (That of a fixed `γ` is zero by itself.)
     pub fn mask(&self, gradient: &mut [f64]) {
         let last = self.len() - 1;
+        if !self.scales {
+            gradient[..last - PER_LAYER].iter_mut().step_by(PER_LAYER).for_each(|g| *g = 0.0);
+        }
         if !self.bias {
             gradient[..last].iter_mut().skip(3).step_by(PER_LAYER).for_each(|g| *g = 0.0);
         }

@@ -5,14 +5,22 @@
 //! ```
 //!
 //! The right-hand side is the expected log-joint ([`super::joint`]) under the exact posterior
-//! `N(μ, Q̃⁻¹)`: its mean `μ`, and deviations `x_k` from it by perturbation, `Q̃ x_k = Gᵀ w_k + σ⁻¹ I_m v_k`
-//! with random signs `w_k`, `v_k` (their covariance is `Q̃`, and all that enters are second moments).
+//! `N(μ, Q̃⁻¹)`: its mean `μ`, and second moments of the deviations from it. Perturbation would sample
+//! these, `Q̃ d_k = Gᵀ w_k + σ⁻¹ I_m v_k` with white noise `w_k`, `v_k`. All that is needed, however, is
+//! `E[(G d) dᵀ] = G Q̃⁻¹ = E[w dᵀ]`, in which the noise `v` has no part; so it is left out,
+//!
+//! ```text
+//! Q̃ x_k = Gᵀ w_k,   E ⟨G d, ∂G d⟩ = E ⟨w_k, ∂G x_k⟩,   σ⁻² E Σ m d² = N − E ⟨w_k, G x_k⟩,
+//! ```
+//!
+//! and with random signs `w_k` the variance is several times smaller than that of samples (where a node
+//! is not observed, `G Q̃⁻¹ Gᵀ` is close to the identity, whose trace signs give exactly).
 //! All are columns of one block and one solve. The signs stay the same over a fit, so the score is
 //! a smooth function of `θ`, and the solutions of the last `θ` are a first guess for the next.
 //!
 //! With features the posterior is that of `(x, c)`, `y = x + F c + ε`; see [`crate::posterior::Features`].
 
-use super::joint::{self, Columns, Joint, Observations};
+use super::joint::{self, Columns, Joint};
 use super::{Parameters, Problem};
 use crate::error::{Error, Result};
 use crate::field::rowwise::Rowwise;
@@ -22,7 +30,7 @@ use crate::random::{Purpose, Stream};
 /// Settings of a score.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Options {
-    /// Deviations `K`, at least 1.
+    /// Signs `w_k`, at least 1.
     pub probes: usize,
     /// The signs follow from it.
     pub seed: u64,
@@ -62,6 +70,8 @@ pub struct Score<E: Rowwise> {
     work: cg::Workspace<E>,
     joint: Joint<E>,
     mean: E::Block,
+    /// `w` and `x` of the deviations.
+    signs: E::Block,
     deviations: E::Block,
     cotangent: [E::Block; 2],
     /// `u = x + F c` of all columns, and room; empty without features.
@@ -82,23 +92,18 @@ impl<E: Rowwise> Score<E> {
     ) -> Result<Self> {
         let layers = p.model.layers.len();
         let probes = options.probes.max(1);
-        let stream = Stream::new(options.seed, Purpose::Score, 2);
-        let sign = |f: usize, k: usize| stream.rademacher(f as u64, k as u64);
-        let linear = problem.features.as_ref().map(|f| Linear::new(engine, f, probes, sign));
+        let linear = problem.features.as_ref().map(|f| Linear::new(engine, f, probes, |_, _| 0.0));
         let fixed = 1 + linear.as_ref().map_or(0, Linear::count);
         let mut precision = Precision::new(engine, layers, &problem.observed);
         precision.prepare(engine, &p.model, p.sigma());
         let preconditioner = Preconditioner::jacobi(engine, &precision);
         let columns = fixed + probes;
-        let [mut w, mut v, b, x] = [0; 4].map(|_| engine.zeros(columns));
+        let [mut w, v, b, x] = [0; 4].map(|_| engine.zeros(columns));
         // The signs, in the columns behind those of the mean and the features.
         let places: Vec<(usize, usize)> = (0..probes).map(|k| (k, fixed + k)).collect();
         let mut signs = engine.zeros(probes);
-        for (step, block) in [(0, &mut w), (1, &mut v)] {
-            let stream = Stream::new(options.seed, Purpose::Score, step);
-            engine.fill_rademacher(stream, 0, &mut signs);
-            engine.copy_columns(&signs, block, &places);
-        }
+        engine.fill_rademacher(Stream::new(options.seed, Purpose::Score, 0), 0, &mut signs);
+        engine.copy_columns(&signs, &mut w, &places);
         let slots = Joint::<E>::slots(layers);
         Ok(Score {
             options: Options { probes, ..options.clone() },
@@ -114,7 +119,8 @@ impl<E: Rowwise> Score<E> {
             work: cg::Workspace::new(engine),
             joint: Joint::new(engine, layers, probes),
             mean: engine.zeros(1),
-            deviations: signs,
+            deviations: engine.zeros(probes),
+            signs,
             cotangent: [engine.zeros(1), engine.zeros(probes)],
             with_features: [engine.zeros(0), engine.zeros(0)],
             places: places.iter().map(|&(k, place)| (place, k)).collect(),
@@ -133,34 +139,34 @@ impl<E: Rowwise> Score<E> {
         tolerance: f64,
     ) -> Result<Info> {
         let info = self.solve(engine, p, tolerance)?;
-        self.joint.begin(engine, p);
-        match &mut self.linear {
-            None => self.expect(engine, p, Some(&problem.data)),
-            Some(linear) => {
-                let [u, room] = &mut self.with_features;
-                let columns = engine.columns(&self.x);
-                engine.resize(u, columns);
-                engine.resize(room, columns);
-                linear.eliminate(
-                    engine,
-                    &mut self.precision,
-                    (&self.v, &self.b),
-                    &mut self.x,
-                    u,
-                    room,
-                )?;
-                self.expect(engine, p, None);
-                self.expect_misfit(engine, &problem.data);
-                // The next systems are for x₀ again, which is in `room`; x goes there.
-                std::mem::swap(&mut self.x, &mut self.with_features[1]);
-            }
+        if let Some(linear) = &mut self.linear {
+            let [u, room] = &mut self.with_features;
+            let columns = engine.columns(&self.x);
+            engine.resize(u, columns);
+            engine.resize(room, columns);
+            let sources = (&self.v, &self.b);
+            linear.eliminate(engine, &mut self.precision, sources, &mut self.x, u, room)?;
+            // The next systems are for x₀ again, which is in `room`; x goes there.
+            std::mem::swap(&mut self.x, &mut self.with_features[1]);
         }
-        self.joint.write(&mut self.slots);
-        engine.world().sum(&mut self.slots);
-        let log_det = |l: usize| problem.spectrum.log_det(&p.model.coefficients(l));
-        let count = problem.data.count;
-        joint::finish(p, count, &self.slots, log_det, &mut self.gradient);
+        self.expect(engine, problem, p, self.options.probes);
         Ok(info)
+    }
+
+    /// A draw from the noise that the choice of signs leaves in the gradient of the last evaluation:
+    /// from the difference that half of the signs makes. Zero for a single sign. All ranks call it.
+    pub fn noise(&mut self, engine: &mut E, problem: &Problem<E>, p: &Parameters) -> Vec<f64> {
+        let (all, half) = (self.options.probes, self.options.probes / 2);
+        let whole = self.gradient.clone();
+        if half == 0 {
+            return vec![0.0; whole.len()];
+        }
+        self.expect(engine, problem, p, half);
+        // Var(mean of half − mean of all) = (1/half − 1/all) against 1/all.
+        let scale = (half as f64 / (all - half) as f64).sqrt();
+        let noise = self.gradient.iter().zip(&whole).map(|(h, w)| scale * (h - w)).collect();
+        self.gradient = whole;
+        noise
     }
 
     /// The gradient of `−log p(y | θ)` of the last evaluation.
@@ -261,25 +267,37 @@ impl<E: Rowwise> Score<E> {
         Ok(Info { iterations: solved.iterations, column_products: solved.column_products })
     }
 
-    /// Takes the mean and the deviations into the expected log-joint.
-    fn expect(&mut self, engine: &mut E, p: &Parameters, data: Option<&Observations<E::Block>>) {
-        engine.copy_columns(&self.x, &mut self.mean, &[(0, 0)]);
-        engine.copy_columns(&self.x, &mut self.deviations, &self.places);
-        let [of_mean, of_deviations] = &mut self.cotangent;
-        self.joint.add(engine, p, Columns::Mean, data, &mut self.mean, of_mean);
-        let block = &mut self.deviations;
-        self.joint.add(engine, p, Columns::Deviations, data, block, of_deviations);
-    }
+    /// The gradient from the mean and the first `probes` deviations.
+    fn expect(&mut self, engine: &mut E, problem: &Problem<E>, p: &Parameters, probes: usize) {
+        let data = &problem.data;
+        let blocks = [&mut self.signs, &mut self.deviations, &mut self.cotangent[1]];
+        blocks.into_iter().for_each(|block| engine.resize(block, probes));
+        let places = &self.places[..probes];
+        let x = if self.linear.is_some() { &self.with_features[1] } else { &self.x };
+        engine.copy_columns(&self.w, &mut self.signs, places);
+        engine.copy_columns(x, &mut self.deviations, places);
+        engine.copy_columns(x, &mut self.mean, &[(0, 0)]);
 
-    /// With features the data are compared with `u = x + F c`.
-    fn expect_misfit(&mut self, engine: &E, data: &Observations<E::Block>) {
-        let [u, _] = &self.with_features;
-        engine.copy_columns(u, &mut self.mean, &[(0, 0)]);
-        engine.copy_columns(u, &mut self.deviations, &self.places);
-        let [of_mean, of_deviations] = &mut self.cotangent;
-        let of_mean = engine.residual(0.0, &data.mask, Some(&data.y), &self.mean, of_mean);
-        let block = &self.deviations;
-        let spread = engine.residual(0.0, &data.mask, None, block, of_deviations);
-        self.joint.add_misfit(of_mean + spread / self.options.probes as f64);
+        self.joint.begin(engine, p);
+        let [of_mean, room] = &mut self.cotangent;
+        // With features the data are compared with `u = x + F c`.
+        let of_field = self.linear.is_none().then_some(data);
+        self.joint.add(engine, p, Columns::Mean, of_field, &mut self.mean, of_mean);
+        let energy = self.joint.add_pairs(engine, &mut self.signs, &mut self.deviations, room);
+        let mut freedom = engine.part().owned as f64 - energy;
+        if let Some(linear) = &self.linear {
+            engine.copy_columns(&self.with_features[0], &mut self.mean, &[(0, 0)]);
+            let target = Some(&data.y);
+            let misfit = engine.residual(0.0, &data.mask, target, &self.mean, of_mean);
+            self.joint.add_misfit(misfit);
+            // Once, and not on every rank.
+            freedom += if engine.world().is_root() { linear.known_misfit() } else { 0.0 };
+        }
+        self.joint.add_misfit((2.0 * p.log_sigma).exp() * freedom);
+
+        self.joint.write(&mut self.slots);
+        engine.world().sum(&mut self.slots);
+        let log_det = |l: usize| problem.spectrum.log_det(&p.model.coefficients(l));
+        joint::finish(p, data.count, &self.slots, log_det, &mut self.gradient);
     }
 }
