@@ -14,6 +14,7 @@
 //! S. Ubaru, J. Chen, Y. Saad (2017), "Fast estimation of tr(f(A)) via stochastic Lanczos
 //! quadrature"; J.-C. Deville, C.-E. Särndal (1992), "Calibration estimators in survey sampling".
 
+use super::Tridiagonal;
 use super::probes::{self, Probes};
 use crate::field::Engine;
 use crate::progress::Progress;
@@ -74,13 +75,17 @@ pub fn estimate<E: Engine>(
             let columns = probes::width(wanted - done);
             let block = graph.start(engine, options.seed, done, columns, room);
             let (block, tridiagonal) = advance(engine, &graph, block, steps, progress);
-            for probe in &tridiagonal {
-                let (nodes_of, weights) = probe.gauss_rule(steps);
-                lambda.extend(nodes_of);
-                of_probe.extend(weights.iter().map(|w| w * nodes as f64));
-            }
             room = Some(block);
             done += columns;
+            for probe in tridiagonal {
+                for (value, share) in probe.gauss_rule() {
+                    lambda.push(value.clamp(-1.0, 1.0));
+                    of_probe.push(share * nodes as f64);
+                }
+                // Probes that ended early: nodes without weight.
+                lambda.resize(lambda.len().next_multiple_of(steps), 0.0);
+                of_probe.resize(lambda.len(), 0.0);
+            }
         }
         let rule = Quadrature::new(steps, lambda, of_probe, trace_of_square);
         let stderr = RHO.map(|rho| rule.stderr(rho)).into_iter().fold(0.0, f64::max);
@@ -96,12 +101,6 @@ pub fn estimate<E: Engine>(
     }
 }
 
-/// The symmetric tridiagonal matrix of one probe.
-pub(crate) struct Tridiagonal {
-    pub diagonal: Vec<f64>,
-    pub off_diagonal: Vec<f64>,
-}
-
 /// `steps` steps of Lanczos for a block of probes, with one reduction each.
 ///
 /// Directions stay unnormalised until the product is there, so that norm and diagonal share a
@@ -115,9 +114,7 @@ fn advance<E: Engine>(
     progress: &mut Progress,
 ) -> (probes::Block<E::Block>, Vec<Tridiagonal>) {
     let columns = block.columns;
-    let mut made: Vec<Tridiagonal> = (0..columns)
-        .map(|_| Tridiagonal { diagonal: Vec::new(), off_diagonal: Vec::new() })
-        .collect();
+    let mut made = vec![Tridiagonal::default(); columns];
     let mut sums = vec![0.0; 2 * columns];
     let mut beta_before = vec![0.0; columns];
     let [mut of_next, mut of_now, mut of_before] = [0, 1, 2].map(|_| vec![0.0; columns]);
@@ -152,32 +149,6 @@ fn advance<E: Engine>(
 
 /// Norms of directions lie between 0 and 1; below this there is no direction.
 const EXHAUSTED: f64 = 1e-10;
-
-impl Tridiagonal {
-    /// Golub–Welsch: nodes are the eigenvalues, weights the squares of the first components of the
-    /// eigenvectors.
-    pub fn eigenpairs(&self) -> impl Iterator<Item = (f64, f64)> {
-        let m = self.diagonal.len();
-        let matrix = faer::Mat::from_fn(m, m, |i, j| match i.abs_diff(j) {
-            0 => self.diagonal[i],
-            1 => self.off_diagonal[i.min(j)],
-            _ => 0.0,
-        });
-        let eigen = matrix
-            .self_adjoint_eigen(faer::Side::Lower)
-            .expect("a finite symmetric tridiagonal matrix has eigenvalues");
-        (0..m).map(move |k| (eigen.S()[k], eigen.U()[(0, k)].powi(2)))
-    }
-
-    /// The rule on `[-1, 1]`, padded with weightless nodes to `steps`.
-    fn gauss_rule(&self, steps: usize) -> (Vec<f64>, Vec<f64>) {
-        let (mut lambda, mut weight) = (vec![0.0; steps], vec![0.0; steps]);
-        for (k, (value, share)) in self.eigenpairs().enumerate() {
-            (lambda[k], weight[k]) = (value.clamp(-1.0, 1.0), share);
-        }
-        (lambda, weight)
-    }
-}
 
 impl Quadrature {
     /// Calibrates the rules of the probes, given the exact `tr Ã²` (and `tr Ã = 0`).
