@@ -22,6 +22,7 @@ mod cache;
 mod compute;
 pub mod eigenvalues;
 pub mod lanczos;
+mod moments;
 pub mod power_series;
 mod probes;
 mod table;
