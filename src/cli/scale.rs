@@ -151,6 +151,8 @@ struct Times {
 /// What the halo costs in passes that all ranks start together, as shares of the pass: medians.
 #[derive(Clone, Copy)]
 struct Halo {
+    /// Packing, posting and waiting of the average rank.
+    share: f64,
     /// By how much the pass takes longer than the work of the slowest rank in it: what the exchange
     /// itself costs.
     transfer: f64,
@@ -267,7 +269,7 @@ fn best(world: &World, rounds: usize, mut pass: impl FnMut()) -> f64 {
 /// Tells the transfer of halos from waiting for slower ranks, pass by pass: with time `t`, halo `h` and
 /// work `w = t − h` of each rank, the transfer is `max t − max w`, and `mean h` without it is waiting.
 fn halo_of(world: &World, rounds: usize, mut pass: impl FnMut()) -> Halo {
-    let [mut transfer, mut wait, mut imbalance] = [const { Vec::new() }; 3];
+    let [mut share, mut transfer, mut wait, mut imbalance] = [const { Vec::new() }; 4];
     profile::enable();
     for _ in 0..rounds {
         world.barrier();
@@ -279,6 +281,7 @@ fn halo_of(world: &World, rounds: usize, mut pass: impl FnMut()) -> Halo {
         world.max(&mut most);
         world.sum(&mut sums);
         let mean = sums.map(|sum| sum / world.size() as f64);
+        share.push(mean[0] / most[0]);
         transfer.push((most[0] - most[1]) / most[0]);
         wait.push((mean[0] - (most[0] - most[1])).max(0.0) / most[0]);
         imbalance.push(most[1] / mean[1]);
@@ -288,7 +291,12 @@ fn halo_of(world: &World, rounds: usize, mut pass: impl FnMut()) -> Halo {
         values.sort_unstable_by(f64::total_cmp);
         values[values.len() / 2]
     };
-    Halo { transfer: median(transfer), wait: median(wait), imbalance: median(imbalance) }
+    Halo {
+        share: median(share),
+        transfer: median(transfer),
+        wait: median(wait),
+        imbalance: median(imbalance),
+    }
 }
 
 /// Bytes per second (read plus written) that all ranks and threads together move in STREAM's
@@ -342,6 +350,7 @@ fn show(
             "layer_gigabytes_per_second": layer_bandwidth * 1e-9,
             "layer_over_copy": layer_bandwidth / times.copy_bandwidth,
             "halo_share": times.halo_share,
+            "halo_median_share": times.halo.map(|halo| halo.share),
             "halo_transfer_share": times.halo.map(|halo| halo.transfer),
             "halo_wait_share": times.halo.map(|halo| halo.wait),
             "work_imbalance": times.halo.map(|halo| halo.imbalance),
@@ -385,7 +394,8 @@ fn show(
         (
             "started together",
             format!(
-                "{} transfer, {} waiting for slower ranks",
+                "{} halo in the median pass: {} transfer, {} waiting for slower ranks",
+                percent(times.halo.map(|halo| halo.share)),
                 percent(times.halo.map(|halo| halo.transfer)),
                 percent(times.halo.map(|halo| halo.wait))
             ),
