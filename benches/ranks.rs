@@ -37,6 +37,8 @@ struct Best {
     copy: f64,
     share_of_copy: f64,
     halo_share: f64,
+    median_share: f64,
+    transfer_share: f64,
     halo_bytes: f64,
     halo_planned: f64,
 }
@@ -57,6 +59,8 @@ impl Best {
             copy: most("copy_gigabytes_per_second"),
             share_of_copy: median("layer_over_copy"),
             halo_share: median("halo_share"),
+            median_share: median("halo_median_share"),
+            transfer_share: median("halo_transfer_share"),
             halo_bytes: get(&turns[0], "halo_bytes_per_layer"),
             halo_planned: get(&turns[0], "halo_bytes_planned"),
         }
@@ -86,9 +90,9 @@ fn scattered_mesh(dir: &Path, nodes: &str) -> String {
 fn main() {
     let dir = tempfile::tempdir().expect("temporary directory");
     println!(
-        "| mesh, 8 columns f32 | layer ms | signs ms | copy GB/s | of copy | halo | halo bytes (plan) |"
+        "| mesh, 8 columns f32 | layer ms | signs ms | copy GB/s | of copy | halo | median pass | transfer | halo bytes (plan) |"
     );
-    println!("|---|---|---|---|---|---|---|");
+    println!("|---|---|---|---|---|---|---|---|---|");
     for nodes in ["100000", "1000000"] {
         let scattered = scattered_mesh(dir.path(), nodes);
         let mut configurations: Vec<(&str, usize, Vec<&str>)> = vec![
@@ -114,29 +118,31 @@ fn main() {
         let best: Vec<Best> = turns.iter().map(|t| Best::of(t)).collect();
         for ((name, ..), b) in configurations.iter().zip(&best) {
             println!(
-                "| {nodes}: {name} | {:.3} | {:.3} | {:.1} | {:.0} % | {:.1} % | {:.0} ({:.0}) |",
+                "| {nodes}: {name} | {:.3} | {:.3} | {:.1} | {:.0} % | {:.1} % | {:.1} % | {:.1} % | {:.0} ({:.0}) |",
                 1e3 * b.layer,
                 1e3 * b.signs,
                 b.copy,
                 100.0 * b.share_of_copy,
                 100.0 * b.halo_share,
+                100.0 * b.median_share,
+                100.0 * b.transfer_share,
                 b.halo_bytes,
                 b.halo_planned
             );
         }
         println!(
-            "| {nodes}: **2 ranks over 1** | {:.2}x | {:.2}x | {:.2}x | | | |",
+            "| {nodes}: **2 ranks over 1** | {:.2}x | {:.2}x | {:.2}x | | | | | |",
             best[0].layer / best[1].layer,
             best[0].signs / best[1].signs,
             best[1].copy / best[0].copy
         );
         println!(
-            "| {nodes}: **locality order** | {:.2}x | | | | | |",
+            "| {nodes}: **locality order** | {:.2}x | | | | | | | |",
             best[3].layer / best[2].layer
         );
         if let Some(torch) = best.get(4) {
             println!(
-                "| {nodes}: **native over torch** | {:.1}x | | | | | |",
+                "| {nodes}: **native over torch** | {:.1}x | | | | | | | |",
                 torch.layer / best[0].layer
             );
         }

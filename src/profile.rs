@@ -91,6 +91,13 @@ pub fn stop(phase: Phase, timer: Timer, bytes: u64, messages: u64) {
     }
 }
 
+/// Seconds that this rank has spent in halo exchanges so far: packing, posting and waiting.
+pub fn halo_seconds() -> f64 {
+    let halo = [Phase::HaloPack, Phase::HaloPost, Phase::HaloWait];
+    let spent = |phase: Phase| TALLIES[phase as usize].nanoseconds.load(Relaxed);
+    halo.map(spent).iter().sum::<u64>() as f64 * 1e-9
+}
+
 /// One line of the profile, over all ranks.
 #[derive(Debug, Clone, PartialEq, serde::Serialize)]
 pub struct Line {

@@ -186,27 +186,76 @@ fn calibration_takes_most_of_the_noise() {
         let calibrated = spectrum.estimate(rho).stderr;
         assert!(calibrated < 0.8 * plain(rho), "{calibrated} {}", plain(rho));
     }
+    exact_moments(&graph, &spectrum, 6);
+}
+
+/// The rule of a spectrum has the moments of the eigenvalues, up to the power it claims.
+fn exact_moments(graph: &Graph, spectrum: &Spectrum, at_least: usize) {
     let Source::Lanczos(rule) = spectrum.source() else { panic!("Lanczos was asked for") };
-    let moment = |k: i32| -> f64 { rule.nodes_and_weights().map(|(x, w)| w * x.powi(k)).sum() };
-    let square: f64 = (0..graph.nodes())
-        .flat_map(|i| graph.neighbours(i).iter().map(move |&j| (i, j as usize)))
-        .map(|(i, j)| 1.0 / (graph.neighbours(i).len() * graph.neighbours(j).len()) as f64)
-        .sum();
-    assert!((moment(0) - 2000.0).abs() < 1e-8, "{}", moment(0));
-    assert!(moment(1).abs() < 1e-8, "{}", moment(1));
-    assert!((moment(2) - square).abs() < 1e-8, "{} {square}", moment(2));
+    assert!(rule.exact_moments() >= at_least, "{}", rule.exact_moments());
+    let exact = solo(graph, &options(Method::Eigenvalues, 1, 0));
+    let Source::Eigenvalues(exact) = exact.source() else { panic!("eigenvalues") };
+    for k in 0..=rule.exact_moments() as i32 {
+        let found: f64 = rule.nodes_and_weights().map(|(x, w)| w * x.powi(k)).sum();
+        let expected: f64 = exact.iter().map(|x| x.powi(k)).sum();
+        let error = (found - expected).abs();
+        assert!(error < 1e-11 * graph.nodes() as f64, "moment {k}: {found} {expected}");
+    }
+}
+
+/// Walks go as far as they are cheap: around a ring for as many hops as allowed, on a star not even
+/// two; the moments are right either way, on weights of any size too.
+#[test]
+fn moments_are_exact_as_far_as_they_are_cheap() {
+    let ring = graphs::from_pairs(500, (0..500).map(|i| (i, (i + 1) % 500)));
+    exact_moments(&ring, &solo(&ring, &options(Method::Lanczos, 10, 1)), 12);
+    let mesh = graphs::random(400, 800, true, 6);
+    exact_moments(&mesh, &solo(&mesh, &options(Method::Lanczos, 100, 1)), 6);
+    let star = graphs::star(400);
+    let spectrum = solo(&star, &options(Method::Lanczos, 1, 1));
+    exact_moments(&star, &spectrum, 2);
+    assert!(spectrum.estimate(-0.5).stderr.is_infinite(), "one probe knows nothing of its error");
+    let Source::Lanczos(rule) = spectrum.source() else { panic!("Lanczos was asked for") };
+    assert_eq!(rule.exact_moments(), 2, "the second hop from the hub reaches everything");
+    let mut edges = dgmrf::graph::EdgeList::weighted();
+    (0..299).for_each(|i| edges.push(i, i + 1, [1e-150, 1.0, 1e150][i as usize % 3]));
+    let extreme = edges.into_graph(300).expect("a graph").0;
+    exact_moments(&extreme, &solo(&extreme, &options(Method::Lanczos, 10, 1)), 12);
+}
+
+/// What is hard on an estimator: the smallest graphs, several components, both ends of ρ.
+#[test]
+fn small_and_disconnected_graphs() {
+    let pairs = graphs::from_pairs(12, (0..6).map(|i| (2 * i, 2 * i + 1)));
+    let cliques = graphs::from_pairs(
+        40,
+        (0..40u32).flat_map(|i| (0..i).filter(move |j| i / 5 == j / 5).map(move |j| (i, j))),
+    );
+    for graph in [complete(2), complete(3), graphs::star(3), bipartite(3, 4), pairs, cliques] {
+        let exact = solo(&graph, &options(Method::Eigenvalues, 1, 0));
+        for probes in [1, 2, 7] {
+            let found = solo(&graph, &options(Method::Lanczos, probes, 2));
+            for rho in [-0.999999, -0.5, 0.0, 0.5, 0.999999] {
+                let (found, exact) = (found.estimate(rho), exact.estimate(rho));
+                let error = (found.value - exact.value).abs();
+                let allowed = 5.0 * found.stderr + found.bound + 1e-7;
+                assert!(found.value.is_finite() && found.derivative.is_finite(), "{found:?}");
+                assert!(probes == 1 || error <= allowed, "{rho} {probes}: {found:?} {exact:?}");
+            }
+        }
+    }
 }
 
 #[test]
 fn more_probes_until_the_error_is_small() {
     let graph = graphs::random(1500, 3000, true, 4);
     let mut options = options(Method::Lanczos, 4, 1);
-    options.lanczos.tolerance = 2e-4;
+    options.lanczos.tolerance = 1e-5;
     let spectrum = solo(&graph, &options);
     let Source::Lanczos(rule) = spectrum.source() else { panic!("Lanczos was asked for") };
     assert!(rule.probes() > 4, "four probes cannot be enough");
     for rho in [-0.99, -0.5, 0.5, 0.99] {
-        assert!(spectrum.estimate(rho).stderr < 2e-4 * 1500.0, "{:?}", spectrum.estimate(rho));
+        assert!(spectrum.estimate(rho).stderr < 1e-5 * 1500.0, "{:?}", spectrum.estimate(rho));
     }
     options.lanczos.most_probes = 9;
     let spectrum = solo(&graph, &options);
@@ -309,6 +358,33 @@ fn a_second_run_reads_what_the_first_has_kept() {
     paths.dedup();
     assert_eq!(paths.len(), 4, "a file each");
     assert!(paths.iter().all(|p| p.parent() == data.parent()), "beside the dataset");
+}
+
+/// Another graph, or the same without its weights, never finds the file of this one; where nothing
+/// can be kept, the result is there all the same.
+#[test]
+fn files_belong_to_one_graph_and_are_never_needed() {
+    let dir = tempfile::tempdir().expect("temporary directory");
+    let data = dataset(&dir);
+    let options = options(Method::Lanczos, 20, 1);
+    let first = load(&data, &options);
+    let graph = Dataset::read(&data).expect("a dataset").graph;
+    let compute = |o: &Options| logdet::compute(&mut native(&World::solo(), &graph), o);
+    let plain = logdet::load_or_make(&World::solo(), &data, false, &options, compute);
+    let plain = plain.expect("a spectrum");
+    assert!(plain.made && plain.path != first.path, "weights are part of the name");
+
+    std::fs::remove_file(&first.path).expect("removed");
+    std::fs::create_dir(&first.path).expect("a directory in its place");
+    let again = load(&data, &options);
+    assert!(again.made, "a directory is no spectrum");
+    assert_eq!(again.spectrum.source(), first.spectrum.source());
+
+    let other = graphs::random(1200, 2400, true, 4);
+    Dataset::new("small", other, vec![0.5; 1200]).write(&data).expect("written");
+    let stale = load(&data, &options);
+    assert!(stale.made && stale.path != first.path, "another graph has another hash");
+    assert_ne!(stale.spectrum.source(), first.spectrum.source());
 }
 
 #[test]

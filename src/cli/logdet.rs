@@ -47,6 +47,9 @@ pub(super) struct Args {
     /// No more probes than asked for, whatever the standard error
     #[arg(long)]
     fixed: bool,
+    /// Exact moments of Lanczos come from walks of at most this many hops
+    #[arg(long, default_value_t = lanczos::Options::default().hops)]
+    hops: usize,
     /// Seed of the probes
     #[arg(long, default_value_t = 1)]
     seed: u64,
@@ -91,6 +94,8 @@ enum Choice {
 struct Outcome {
     method: Method,
     probes: Option<usize>,
+    /// Powers whose traces are exact.
+    exact_moments: Option<usize>,
     seconds: f64,
     kept: bool,
     estimates: Vec<Estimate>,
@@ -106,9 +111,11 @@ pub(super) fn run(args: Args) -> Result<()> {
             let options = options(&args, method);
             outcomes.push(one_method(&args, world, header.nodes, options)?);
         }
+        let mut peak = [peak_memory()];
+        world.max(&mut peak);
         if world.is_root() {
             match args.json {
-                true => print_json(&args, header.nodes, &outcomes),
+                true => print_json(&args, header.nodes, peak[0], &outcomes),
                 false => print_table(&args, header.nodes, &outcomes),
             }
         }
@@ -120,8 +127,8 @@ fn check(args: &Args) -> Result<()> {
     if let Some(rho) = args.rho.iter().find(|rho| !(-1.0 < **rho && **rho < 1.0)) {
         return Err(Error::Setting(format!("--rho {rho}: it must lie between -1 and 1")));
     }
-    if args.probes == Some(0) || args.terms == 0 || args.steps == 0 {
-        return Err(Error::Setting("probes, terms and steps must be at least 1".into()));
+    if args.probes == Some(0) || args.terms == 0 || args.steps == 0 || args.hops == 0 {
+        return Err(Error::Setting("probes, terms, steps and hops must be at least 1".into()));
     }
     if args.tolerance.is_nan() || args.tolerance <= 0.0 {
         return Err(Error::Setting("--tolerance must be above 0".into()));
@@ -162,6 +169,7 @@ fn options(args: &Args, method: Method) -> Options {
             probes: args.probes.unwrap_or(lanczos.probes),
             steps: args.steps,
             tolerance: if args.fixed { f64::INFINITY } else { args.tolerance },
+            hops: args.hops,
             seed: args.seed,
             ..lanczos
         },
@@ -185,6 +193,11 @@ fn one_method(args: &Args, world: &Rc<World>, nodes: usize, options: Options) ->
             Source::Eigenvalues(_) => None,
             Source::PowerSeries(traces) => Some(traces.probes()),
             Source::Lanczos(rule) => Some(rule.probes()),
+        },
+        exact_moments: match spectrum.source() {
+            Source::Eigenvalues(_) => None,
+            Source::PowerSeries(_) => Some(2),
+            Source::Lanczos(rule) => Some(rule.exact_moments()),
         },
         seconds,
         kept: !loaded.made,
@@ -252,7 +265,15 @@ fn print_table(args: &Args, nodes: usize, outcomes: &[Outcome]) {
     }
 }
 
-fn print_json(args: &Args, nodes: usize, outcomes: &[Outcome]) {
+/// Bytes that this process has held at most, where the system tells; 0 elsewhere.
+fn peak_memory() -> f64 {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let line = status.lines().find(|line| line.starts_with("VmHWM:"));
+    let kilobytes = line.and_then(|line| line.split_whitespace().nth(1)?.parse::<f64>().ok());
+    kilobytes.unwrap_or_default() * 1024.0
+}
+
+fn print_json(args: &Args, nodes: usize, peak: f64, outcomes: &[Outcome]) {
     let methods: Vec<_> = outcomes
         .iter()
         .map(|o| {
@@ -269,9 +290,15 @@ fn print_json(args: &Args, nodes: usize, outcomes: &[Outcome]) {
                 .collect();
             serde_json::json!({
                 "method": name(o.method), "probes": o.probes, "seconds": o.seconds,
-                "kept": o.kept, "estimates": estimates,
+                "exact_moments": o.exact_moments, "kept": o.kept, "estimates": estimates,
             })
         })
         .collect();
-    println!("{:#}", serde_json::json!({ "nodes": nodes, "methods": methods }));
+    let ranks_peak = (peak > 0.0).then_some(peak);
+    println!(
+        "{:#}",
+        serde_json::json!({
+            "nodes": nodes, "methods": methods, "peak_memory_bytes": ranks_peak,
+        })
+    );
 }

@@ -143,8 +143,23 @@ struct Times {
     /// Seconds in halo calls (packing, posting, waiting) over seconds of the layer passes, on the
     /// average rank.
     halo_share: Option<f64>,
+    halo: Option<Halo>,
     halo_bytes: Option<f64>,
     plan_bytes: f64,
+}
+
+/// What the halo costs in passes that all ranks start together, as shares of the pass: medians.
+#[derive(Clone, Copy)]
+struct Halo {
+    /// Packing, posting and waiting of the average rank.
+    share: f64,
+    /// By how much the pass takes longer than the work of the slowest rank in it: what the exchange
+    /// itself costs.
+    transfer: f64,
+    /// Waiting of the average rank for a neighbour that has more work or lost its core.
+    wait: f64,
+    /// Work of the slowest rank over that of the average one.
+    imbalance: f64,
 }
 
 fn measure<E: Engine>(engine: &mut E, args: &Args) -> Times {
@@ -182,7 +197,7 @@ fn measure<E: Engine>(engine: &mut E, args: &Args) -> Times {
     // The halo is counted in rounds of its own, so that clocks do not disturb those above. Where
     // the user profiles, the table tells it.
     let counted = !(args.ranks.profile || args.ranks.profile_json.is_some());
-    let (mut halo_share, mut halo_bytes) = (None, None);
+    let (mut halo_share, mut halo, mut halo_bytes) = (None, None, None);
     let plan = &engine.part().halo;
     let value = if args.precision == Precision::Single { 4 } else { 8 };
     let mut plan_bytes = [(plan.sent_rows() * args.columns * value) as f64];
@@ -195,10 +210,11 @@ fn measure<E: Engine>(engine: &mut E, args: &Args) -> Times {
         (0..rounds).for_each(|_| stack.apply(engine, true, &mut x, &mut out));
         let passes = begun.elapsed().as_secs_f64();
         let lines = world.profile();
-        let halo = lines.iter().filter(|l| l.phase.starts_with("halo"));
-        halo_share = Some(halo.clone().map(|l| l.mean_seconds).sum::<f64>() / passes);
-        let sent: u64 = halo.filter(|l| l.phase == "halo wait").map(|l| l.bytes).sum();
+        let phases = lines.iter().filter(|l| l.phase.starts_with("halo"));
+        halo_share = Some(phases.clone().map(|l| l.mean_seconds).sum::<f64>() / passes);
+        let sent: u64 = phases.filter(|l| l.phase == "halo wait").map(|l| l.bytes).sum();
         halo_bytes = Some(sent as f64 / (rounds * args.layers) as f64);
+        halo = Some(halo_of(&world, rounds, || stack.apply(engine, true, &mut x, &mut out)));
     }
     Times {
         layer: per_layer(layer),
@@ -207,6 +223,7 @@ fn measure<E: Engine>(engine: &mut E, args: &Args) -> Times {
         signs,
         copy_bandwidth,
         halo_share,
+        halo,
         halo_bytes,
         plan_bytes: plan_bytes[0],
     }
@@ -247,6 +264,39 @@ fn best(world: &World, rounds: usize, mut pass: impl FnMut()) -> f64 {
         fastest = fastest.min(seconds[0]);
     }
     fastest
+}
+
+/// Tells the transfer of halos from waiting for slower ranks, pass by pass: with time `t`, halo `h` and
+/// work `w = t − h` of each rank, the transfer is `max t − max w`, and `mean h` without it is waiting.
+fn halo_of(world: &World, rounds: usize, mut pass: impl FnMut()) -> Halo {
+    let [mut share, mut transfer, mut wait, mut imbalance] = [const { Vec::new() }; 4];
+    profile::enable();
+    for _ in 0..rounds {
+        world.barrier();
+        let (begun, before) = (Instant::now(), profile::halo_seconds());
+        pass();
+        let seconds = begun.elapsed().as_secs_f64();
+        let spent = profile::halo_seconds() - before;
+        let (mut most, mut sums) = ([seconds, seconds - spent], [spent, seconds - spent]);
+        world.max(&mut most);
+        world.sum(&mut sums);
+        let mean = sums.map(|sum| sum / world.size() as f64);
+        share.push(mean[0] / most[0]);
+        transfer.push((most[0] - most[1]) / most[0]);
+        wait.push((mean[0] - (most[0] - most[1])).max(0.0) / most[0]);
+        imbalance.push(most[1] / mean[1]);
+    }
+    world.profile(); // ends the counting
+    let median = |mut values: Vec<f64>| {
+        values.sort_unstable_by(f64::total_cmp);
+        values[values.len() / 2]
+    };
+    Halo {
+        share: median(share),
+        transfer: median(transfer),
+        wait: median(wait),
+        imbalance: median(imbalance),
+    }
 }
 
 /// Bytes per second (read plus written) that all ranks and threads together move in STREAM's
@@ -300,6 +350,10 @@ fn show(
             "layer_gigabytes_per_second": layer_bandwidth * 1e-9,
             "layer_over_copy": layer_bandwidth / times.copy_bandwidth,
             "halo_share": times.halo_share,
+            "halo_median_share": times.halo.map(|halo| halo.share),
+            "halo_transfer_share": times.halo.map(|halo| halo.transfer),
+            "halo_wait_share": times.halo.map(|halo| halo.wait),
+            "work_imbalance": times.halo.map(|halo| halo.imbalance),
             "halo_bytes_per_layer": times.halo_bytes,
             "halo_bytes_planned": times.plan_bytes,
         });
@@ -307,6 +361,9 @@ fn show(
         return;
     }
     let pass = |seconds: f64| format!("{:.3} ms", 1e3 * seconds);
+    let percent = |share: Option<f64>| {
+        share.map_or("? %".to_owned(), |share| format!("{:.1} %", 100.0 * share))
+    };
     table::print_pairs(&[
         ("ranks x threads", format!("{} x {threads}", world.size())),
         (
@@ -330,8 +387,17 @@ fn show(
             "halo",
             format!(
                 "{} of the time, {} per layer",
-                times.halo_share.map_or("? %".into(), |share| format!("{:.1} %", 100.0 * share)),
+                percent(times.halo_share),
                 table::bytes(times.plan_bytes as usize)
+            ),
+        ),
+        (
+            "started together",
+            format!(
+                "{} halo in the median pass: {} transfer, {} waiting for slower ranks",
+                percent(times.halo.map(|halo| halo.share)),
+                percent(times.halo.map(|halo| halo.transfer)),
+                percent(times.halo.map(|halo| halo.wait))
             ),
         ),
     ]);

@@ -12,7 +12,7 @@ use crate::storage::{self, ArrayHasher};
 use std::path::{Path, PathBuf};
 
 const FORMAT: &str = "dgmrf-spectrum";
-const VERSION: u32 = 1;
+const VERSION: u32 = 2;
 
 /// What [`load_or_make`] found or made.
 pub struct Loaded {
@@ -74,7 +74,10 @@ fn key(options: &Options, nodes: usize, weighted: bool) -> String {
         Method::Lanczos | Method::Auto => {
             let o = &options.lanczos;
             let most = o.most_probes.max(o.probes);
-            format!("lanczos-p{}-m{}-t{:e}-x{most}-s{}", o.probes, o.steps, o.tolerance, o.seed)
+            format!(
+                "lanczos-p{}-m{}-t{:e}-x{most}-h{}-s{}",
+                o.probes, o.steps, o.tolerance, o.hops, o.seed
+            )
         }
     };
     if weighted { method } else { format!("{method}-unweighted") }
@@ -94,7 +97,8 @@ struct Stored {
     /// Terms or steps per probe.
     size: u64,
     sum_log_degree: f64,
-    trace_of_square: f64,
+    /// Exact traces of powers, from the 0th on; of the eigenvalues none are kept.
+    moments: Vec<f64>,
     /// Eigenvalues, traces or nodes.
     values: Vec<f64>,
     /// Weights of the nodes.
@@ -103,22 +107,22 @@ struct Stored {
 
 impl From<&Spectrum> for Stored {
     fn from(spectrum: &Spectrum) -> Self {
-        let (kind, size, trace_of_square, values, weights) = match &spectrum.source {
-            Source::Eigenvalues(values) => (0, 1, 0.0, &values[..], &[][..]),
+        let (kind, size, moments, values, weights) = match &spectrum.source {
+            Source::Eigenvalues(values) => (0, 1, vec![], &values[..], &[][..]),
             Source::PowerSeries(traces) => {
                 let (terms, by_probe, square) = traces.parts();
-                (1, terms, square, by_probe, &[][..])
+                (1, terms, vec![spectrum.nodes as f64, 0.0, square], by_probe, &[][..])
             }
             Source::Lanczos(rule) => {
-                let (steps, lambda, weights, square) = rule.parts();
-                (2, steps, square, lambda, weights)
+                let (steps, lambda, weights, moments) = rule.parts();
+                (2, steps, moments.to_vec(), lambda, weights)
             }
         };
         Stored {
             kind,
             size: size as u64,
             sum_log_degree: spectrum.sum_log_degree,
-            trace_of_square,
+            moments,
             values: values.to_vec(),
             weights: weights.to_vec(),
         }
@@ -129,45 +133,46 @@ impl Stored {
     /// Nothing if the numbers contradict each other.
     fn into_spectrum(self, nodes: usize) -> Option<Spectrum> {
         let size = self.size as usize;
-        let finite = |values: &[f64]| values.iter().all(|v| v.is_finite());
+        let finite = |values: &Vec<f64>| values.iter().all(|v| v.is_finite());
         let whole = size > 0 && !self.values.is_empty() && self.values.len().is_multiple_of(size);
-        if !(whole && finite(&self.values) && finite(&self.weights)) {
+        if !(whole && [&self.values, &self.weights, &self.moments].into_iter().all(finite)) {
             return None;
         }
+        let exact = self.moments.len() >= 3 && self.moments[0] == nodes as f64;
         let inside = self.values.iter().all(|v| (-1.0..=1.0).contains(v));
         let source = match self.kind {
             0 if self.values.len() == nodes && inside => Source::Eigenvalues(self.values),
-            1 => Source::PowerSeries(Traces::new(size, self.values, self.trace_of_square)),
-            2 if self.weights.len() == self.values.len() && inside => Source::Lanczos(
-                Quadrature::new(size, self.values, self.weights, self.trace_of_square),
-            ),
+            1 if exact => Source::PowerSeries(Traces::new(size, self.values, self.moments[2])),
+            2 if exact && self.weights.len() == self.values.len() && inside => {
+                Source::Lanczos(Quadrature::new(size, self.values, self.weights, self.moments))
+            }
             _ => return None,
         };
         Some(Spectrum::new(nodes, self.sum_log_degree, source))
     }
 
     fn to_numbers(&self) -> Vec<f64> {
-        let counts = [self.kind, self.size, self.values.len() as u64].map(|n| n as f64);
-        let numbers = [self.sum_log_degree, self.trace_of_square];
-        [&counts[..], &numbers, &self.values, &self.weights].concat()
+        let lengths = [self.moments.len() as u64, self.values.len() as u64];
+        let counts = [self.kind, self.size, lengths[0], lengths[1]].map(|n| n as f64);
+        [&counts[..], &[self.sum_log_degree], &self.moments, &self.values, &self.weights].concat()
     }
 
     fn from_numbers(numbers: &[f64]) -> Option<Self> {
-        let (&[kind, size, values, sum_log_degree, trace_of_square], rest) =
-            numbers.split_first_chunk()?;
+        let (&[kind, size, moments, values, sum_log_degree], rest) = numbers.split_first_chunk()?;
+        let (moments, rest) = rest.split_at_checked(moments as usize)?;
         let (values, weights) = rest.split_at_checked(values as usize)?;
         Some(Stored {
             kind: kind as u64,
             size: size as u64,
             sum_log_degree,
-            trace_of_square,
+            moments: moments.to_vec(),
             values: values.to_vec(),
             weights: weights.to_vec(),
         })
     }
 
     fn hash(&self) -> String {
-        let mut hasher = ArrayHasher::new("dgmrf spectrum 1");
+        let mut hasher = ArrayHasher::new("dgmrf spectrum 2");
         hasher.array("all", &self.to_numbers());
         hasher.finish()
     }
@@ -183,11 +188,9 @@ fn write(path: &Path, graph_hash: &str, key: &str, stored: &Stored) -> Result<()
         for (name, value) in [("kind", stored.kind), ("size", stored.size)] {
             file.new_attr::<u64>().create(name)?.write_scalar(&value)?;
         }
-        for (name, value) in
-            [("sum_log_degree", stored.sum_log_degree), ("trace_of_square", stored.trace_of_square)]
-        {
-            file.new_attr::<f64>().create(name)?.write_scalar(&value)?;
-        }
+        let sum = file.new_attr::<f64>().create("sum_log_degree")?;
+        sum.write_scalar(&stored.sum_log_degree)?;
+        storage::write_array(file, "moments", &stored.moments)?;
         storage::write_array(file, "values", &stored.values)?;
         storage::write_array(file, "weights", &stored.weights)
     })
@@ -213,7 +216,7 @@ fn read(path: &Path, graph_hash: &str, key: &str, nodes: usize) -> Result<Stored
             kind: number(&file, "kind", path)?,
             size: number(&file, "size", path)?,
             sum_log_degree: number(&file, "sum_log_degree", path)?,
-            trace_of_square: number(&file, "trace_of_square", path)?,
+            moments: storage::read_array(&file, "moments", path)?,
             values: storage::read_array(&file, "values", path)?,
             weights: storage::read_array(&file, "weights", path)?,
         })

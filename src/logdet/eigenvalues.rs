@@ -1,8 +1,11 @@
 //! All eigenvalues, by a dense symmetric solver on rank 0.
 
+use super::Tridiagonal;
 use crate::error::{Error, Result};
 use crate::field::Engine;
 use crate::progress::Progress;
+use faer::dyn_stack::{MemBuffer, MemStack};
+use faer::linalg::evd;
 
 /// What the dense solver may use.
 #[derive(Debug, Clone, PartialEq)]
@@ -17,9 +20,9 @@ impl Default for Options {
     }
 }
 
-/// Bytes that `nodes` nodes need: the matrix and the solver's copy of it, and a little.
+/// Bytes that `nodes` nodes need on rank 0: the matrix, which the solver overwrites, and a little.
 pub fn memory(nodes: usize) -> u64 {
-    (nodes as u64).pow(2) * 8 * 2 + nodes as u64 * 8 * 512
+    (nodes as u64).pow(2) * 8 + nodes as u64 * 8 * 512
 }
 
 /// The eigenvalues of `Ã` of the graph that the engine works on, ascending. To be called by all
@@ -74,14 +77,32 @@ pub fn compute<E: Engine>(
         }
         progress.advance(here.len() as u64);
     }
-    let solved = match world.is_root() {
-        true => matrix.self_adjoint_eigenvalues(faer::Side::Lower).map_err(|e| {
-            Error::Numeric(format!("the eigenvalues of {nodes} nodes did not converge: {e:?}"))
-        }),
-        false => Ok(Vec::new()),
-    };
-    let mut eigenvalues = world.broadcast_numbers(world.agree(solved)?);
+    let solved = if world.is_root() { solve(matrix) } else { Vec::new() };
+    let mut eigenvalues = world.broadcast_numbers(solved);
     // They lie in [-1, 1]; rounding must not put one beyond the reach of |ρ| < 1.
     eigenvalues.iter_mut().for_each(|v| *v = v.clamp(-1.0, 1.0));
     Ok(eigenvalues)
+}
+
+/// The eigenvalues of a symmetric matrix, of which the lower half is read and all is overwritten:
+/// reduction to tridiagonal form by reflections, then QL.
+fn solve(mut matrix: faer::Mat<f64>) -> Vec<f64> {
+    let n = matrix.nrows();
+    let parallelism = faer::get_global_parallelism();
+    // Reflections one by one: nobody applies them again, so they need no blocks.
+    let mut reflections = faer::Mat::<f64>::zeros(1, n.saturating_sub(1));
+    let room = evd::tridiag::tridiag_in_place_scratch::<f64>(n, parallelism, Default::default());
+    evd::tridiag::tridiag_in_place(
+        matrix.as_mut(),
+        reflections.as_mut(),
+        parallelism,
+        MemStack::new(&mut MemBuffer::new(room)),
+        Default::default(),
+    );
+    let tridiagonal = Tridiagonal {
+        diagonal: (0..n).map(|i| matrix[(i, i)]).collect(),
+        off_diagonal: (1..n).map(|i| matrix[(i, i - 1)]).collect(),
+    };
+    drop(matrix);
+    tridiagonal.eigenvalues()
 }

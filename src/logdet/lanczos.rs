@@ -6,14 +6,17 @@
 //! kept for reorthogonalisation: rounding makes copies of converged nodes, whose weights add up to
 //! the right ones (Greenbaum 1989), and sums over the rule are as good as in exact arithmetic.
 //!
-//! The traces of `I`, `Ã` and `Ã²` are known exactly, so the weights are *calibrated* to give them
-//! exactly, as survey statisticians do: `ω ← ω (1 + c₀ + c₁λ + c₂λ²)`. What remains random is the
-//! part of `f` that no parabola explains, an order of magnitude less.
+//! The traces of low powers of `Ã` are known exactly (`moments.rs`), so the weights are *calibrated* to
+//! give them exactly, as survey statisticians do: `ω ← ω (1 + Σ_k c_k p_k(λ))` with orthogonal polynomials
+//! `p_k`. What remains random is the part of `f` that no such polynomial explains: on meshes the
+//! error bars are 30 times as short for degree 8, on graphs with hubs a few times for degree 2.
 //!
 //! # Reference
 //! S. Ubaru, J. Chen, Y. Saad (2017), "Fast estimation of tr(f(A)) via stochastic Lanczos
 //! quadrature"; J.-C. Deville, C.-E. Särndal (1992), "Calibration estimators in survey sampling".
 
+use super::Tridiagonal;
+use super::moments;
 use super::probes::{self, Probes};
 use crate::field::Engine;
 use crate::progress::Progress;
@@ -30,15 +33,25 @@ pub struct Options {
     pub tolerance: f64,
     /// Never more probes than this.
     pub most_probes: usize,
+    /// Exact moments come from walks of at most this many hops; of fewer, down to one, where more
+    /// would take longer than the probes.
+    pub hops: usize,
     /// Seed of the probes.
     pub seed: u64,
 }
 
 impl Default for Options {
     fn default() -> Self {
-        Options { probes: 30, steps: 60, tolerance: 2e-4, most_probes: 1000, seed: 1 }
+        Options { probes: 30, steps: 60, tolerance: 2e-4, most_probes: 1000, hops: 6, seed: 1 }
     }
 }
+
+/// Products of probes with the matrix, entry by entry, that take as long as one step of a walk.
+const PER_WALK: f64 = 16.0;
+
+/// Steps of walks for every entry of the matrix that are taken however few the probes: four hops on
+/// a mesh.
+const LEAST_WALKS: f64 = 100.0;
 
 /// Where the adaptive rule measures the error: it is largest at the ends.
 const RHO: [f64; 2] = [-0.99, 0.99];
@@ -53,7 +66,8 @@ pub struct Quadrature {
     of_probe: Vec<f64>,
     /// Their weights in the mean over probes, calibrated.
     weight: Vec<f64>,
-    trace_of_square: f64,
+    /// The exact `tr Ãᵏ`, from `k = 0`.
+    moments: Vec<f64>,
 }
 
 /// The quadrature rule of the graph that the engine works on. To be called by all ranks.
@@ -64,7 +78,13 @@ pub fn estimate<E: Engine>(
 ) -> Quadrature {
     let nodes = engine.part().nodes;
     let steps = options.steps.min(nodes);
-    let trace_of_square = probes::trace_of_square(engine);
+    // Where a tolerance asks for more probes there will usually be more.
+    let planned = match options.tolerance.is_finite() {
+        true => options.probes.max(options.most_probes / 4),
+        false => options.probes,
+    };
+    let budget = ((planned * steps) as f64 / PER_WALK).max(LEAST_WALKS);
+    let mut moments = moments::traces(engine.world(), engine.part(), options.hops, budget);
     let graph = Probes::new(engine);
     let mut room = None;
     let (mut lambda, mut of_probe) = (Vec::new(), Vec::new());
@@ -74,32 +94,30 @@ pub fn estimate<E: Engine>(
             let columns = probes::width(wanted - done);
             let block = graph.start(engine, options.seed, done, columns, room);
             let (block, tridiagonal) = advance(engine, &graph, block, steps, progress);
-            for probe in &tridiagonal {
-                let (nodes_of, weights) = probe.gauss_rule(steps);
-                lambda.extend(nodes_of);
-                of_probe.extend(weights.iter().map(|w| w * nodes as f64));
-            }
             room = Some(block);
             done += columns;
+            for probe in tridiagonal {
+                for (value, share) in probe.gauss_rule() {
+                    lambda.push(value.clamp(-1.0, 1.0));
+                    of_probe.push(share * nodes as f64);
+                }
+                // Probes that ended early: nodes without weight.
+                lambda.resize(lambda.len().next_multiple_of(steps), 0.0);
+                of_probe.resize(lambda.len(), 0.0);
+            }
         }
-        let rule = Quadrature::new(steps, lambda, of_probe, trace_of_square);
-        let stderr = RHO.map(|rho| rule.stderr(rho)).into_iter().fold(0.0, f64::max);
+        let rule = Quadrature::new(steps, lambda, of_probe, moments);
+        let stderr = rule.stderrs(RHO).into_iter().fold(0.0, f64::max);
         let excess = stderr / (nodes as f64 * options.tolerance);
-        if excess <= 1.0 || done >= options.most_probes {
+        if options.tolerance.is_infinite() || excess <= 1.0 || done >= options.most_probes {
             return rule;
         }
         // The error falls with the root of the number of probes.
         let needed = (done as f64 * excess * excess * 1.1).ceil() as usize;
         wanted = needed.clamp(done + 1, 4 * done).min(options.most_probes);
         progress.extend(((wanted - done) * steps) as u64);
-        (lambda, of_probe) = (rule.lambda, rule.of_probe);
+        (lambda, of_probe, moments) = (rule.lambda, rule.of_probe, rule.moments);
     }
-}
-
-/// The symmetric tridiagonal matrix of one probe.
-pub(crate) struct Tridiagonal {
-    pub diagonal: Vec<f64>,
-    pub off_diagonal: Vec<f64>,
 }
 
 /// `steps` steps of Lanczos for a block of probes, with one reduction each.
@@ -115,9 +133,7 @@ fn advance<E: Engine>(
     progress: &mut Progress,
 ) -> (probes::Block<E::Block>, Vec<Tridiagonal>) {
     let columns = block.columns;
-    let mut made: Vec<Tridiagonal> = (0..columns)
-        .map(|_| Tridiagonal { diagonal: Vec::new(), off_diagonal: Vec::new() })
-        .collect();
+    let mut made = vec![Tridiagonal::default(); columns];
     let mut sums = vec![0.0; 2 * columns];
     let mut beta_before = vec![0.0; columns];
     let [mut of_next, mut of_now, mut of_before] = [0, 1, 2].map(|_| vec![0.0; columns]);
@@ -153,58 +169,30 @@ fn advance<E: Engine>(
 /// Norms of directions lie between 0 and 1; below this there is no direction.
 const EXHAUSTED: f64 = 1e-10;
 
-impl Tridiagonal {
-    /// Golub–Welsch: nodes are the eigenvalues, weights the squares of the first components of the
-    /// eigenvectors.
-    pub fn eigenpairs(&self) -> impl Iterator<Item = (f64, f64)> {
-        let m = self.diagonal.len();
-        let matrix = faer::Mat::from_fn(m, m, |i, j| match i.abs_diff(j) {
-            0 => self.diagonal[i],
-            1 => self.off_diagonal[i.min(j)],
-            _ => 0.0,
-        });
-        let eigen = matrix
-            .self_adjoint_eigen(faer::Side::Lower)
-            .expect("a finite symmetric tridiagonal matrix has eigenvalues");
-        (0..m).map(move |k| (eigen.S()[k], eigen.U()[(0, k)].powi(2)))
-    }
-
-    /// The rule on `[-1, 1]`, padded with weightless nodes to `steps`.
-    fn gauss_rule(&self, steps: usize) -> (Vec<f64>, Vec<f64>) {
-        let (mut lambda, mut weight) = (vec![0.0; steps], vec![0.0; steps]);
-        for (k, (value, share)) in self.eigenpairs().enumerate() {
-            (lambda[k], weight[k]) = (value.clamp(-1.0, 1.0), share);
-        }
-        (lambda, weight)
-    }
-}
-
 impl Quadrature {
-    /// Calibrates the rules of the probes, given the exact `tr Ã²` (and `tr Ã = 0`).
+    /// Calibrates the rules of the probes, given exact traces of powers, from the 0th on.
     pub(super) fn new(
         steps: usize,
         lambda: Vec<f64>,
         of_probe: Vec<f64>,
-        trace_of_square: f64,
+        moments: Vec<f64>,
     ) -> Self {
-        let mut rule = Quadrature { steps, weight: vec![], lambda, of_probe, trace_of_square };
-        let basis = rule.parabolas();
-        // Orthogonal parabolas have mean 0 under the rule; what their exact trace is instead is
-        // put right in their own direction.
-        let correction = |p: &Parabola| p.trace(rule.nodes(), trace_of_square) / p.norm;
-        let corrections: Vec<f64> = basis[1..].iter().map(correction).collect();
+        let mut rule = Quadrature { steps, weight: vec![], lambda, of_probe, moments };
         let share = 1.0 / rule.probes() as f64;
-        let calibrated = rule.lambda.iter().zip(&rule.of_probe).map(|(&x, w)| {
-            let terms = basis[1..].iter().zip(&corrections).map(|(p, c)| c * p.at(x));
-            w * share * (1.0 + terms.sum::<f64>())
-        });
-        rule.weight = calibrated.collect();
+        let mut factor = vec![1.0; rule.lambda.len()];
+        // The mean of an orthogonal polynomial under the rule is 0; what its exact trace is instead
+        // is put right in its own direction.
+        for p in &rule.polynomials()[1..] {
+            let correction = p.trace(&rule.moments) / rule.moments[0];
+            factor.iter_mut().zip(&p.values).for_each(|(f, value)| *f += correction * value);
+        }
+        rule.weight = rule.of_probe.iter().zip(factor).map(|(w, f)| w * share * f).collect();
         rule
     }
 
-    /// What a file keeps: steps, nodes, weights of the probes, `tr Ã²`.
-    pub(super) fn parts(&self) -> (usize, &[f64], &[f64], f64) {
-        (self.steps, &self.lambda, &self.of_probe, self.trace_of_square)
+    /// What a file keeps: steps, nodes, weights of the probes, exact moments.
+    pub(super) fn parts(&self) -> (usize, &[f64], &[f64], &[f64]) {
+        (self.steps, &self.lambda, &self.of_probe, &self.moments)
     }
 
     /// Number of probes.
@@ -212,9 +200,9 @@ impl Quadrature {
         self.lambda.len() / self.steps
     }
 
-    /// The weights of a probe add up to the number of nodes.
-    fn nodes(&self) -> f64 {
-        self.of_probe[..self.steps].iter().sum()
+    /// Powers of `Ã` whose traces are exact: all up to this one.
+    pub fn exact_moments(&self) -> usize {
+        self.moments.len() - 1
     }
 
     /// The weighted spectrum.
@@ -222,47 +210,54 @@ impl Quadrature {
         self.lambda.iter().copied().zip(self.weight.iter().copied())
     }
 
-    /// `1`, `λ` and `λ²` made orthogonal under the mean rule; shorter if the spectrum has fewer
-    /// points than three.
-    fn parabolas(&self) -> Vec<Parabola> {
-        let share = 1.0 / self.probes() as f64;
-        let inner = |p: &Parabola, q: &Parabola| -> f64 {
-            let terms = self.lambda.iter().zip(&self.of_probe);
-            share * terms.map(|(&x, w)| w * p.at(x) * q.at(x)).sum::<f64>()
-        };
-        let mut basis: Vec<Parabola> = Vec::with_capacity(3);
-        for power in 0..3 {
-            let mut p = Parabola { coefficients: [0.0; 3], norm: 0.0 };
-            p.coefficients[power] = 1.0;
-            let length = inner(&p, &p);
-            for q in &basis {
-                let c = inner(&p, q) / q.norm;
-                (0..3).for_each(|k| p.coefficients[k] -= c * q.coefficients[k]);
+    /// `Σ ω a b` under the mean rule of the probes, over `N`: the inner product of functions on the
+    /// spectrum.
+    fn inner(&self, a: &[f64], b: &[f64]) -> f64 {
+        let terms = a.iter().zip(b).zip(&self.of_probe);
+        terms.map(|((a, b), w)| a * b * w).sum::<f64>() / (self.moments[0] * self.probes() as f64)
+    }
+
+    /// Orthonormal polynomials under the mean rule, up to the degree of the exact moments; fewer if
+    /// the spectrum has fewer points than that.
+    fn polynomials(&self) -> Vec<Polynomial> {
+        let n = self.lambda.len();
+        let mut basis = vec![Polynomial { values: vec![1.0; n], coefficients: vec![1.0] }];
+        while basis.len() < self.moments.len() {
+            let last = basis.last().expect("the constant");
+            let mut next = last.times_x(&self.lambda);
+            // Twice is enough for rounding to leave no part of the others.
+            for _ in 0..2 {
+                for p in &basis {
+                    next.subtract(self.inner(&next.values, &p.values), p);
+                }
             }
-            p.norm = inner(&p, &p);
-            if p.norm > 1e-10 * length {
-                basis.push(p);
+            let norm = self.inner(&next.values, &next.values).sqrt();
+            if norm.is_nan() || norm < 1e-5 {
+                break;
             }
+            next.divide(norm);
+            basis.push(next);
         }
         basis
     }
 
-    /// Standard error of `Σ ω log(1 + ρλ)`: the spread over probes of what no parabola explains.
+    /// Standard error of `Σ ω log(1 + ρλ)`: the spread over probes of what no polynomial explains.
     pub(super) fn stderr(&self, rho: f64) -> f64 {
-        let basis = self.parabolas();
-        let values: Vec<f64> = self.lambda.iter().map(|x| (1.0 + rho * x).ln()).collect();
-        let share = 1.0 / self.probes() as f64;
-        let fit = basis.iter().map(|p| {
-            let terms = self.lambda.iter().zip(&self.of_probe).zip(&values);
-            share * terms.map(|((&x, w), f)| w * f * p.at(x)).sum::<f64>() / p.norm
-        });
-        let fit: Vec<f64> = fit.collect();
-        let residual = |(&x, f): (&f64, &f64)| {
-            f - basis.iter().zip(&fit).map(|(p, c)| c * p.at(x)).sum::<f64>()
-        };
-        let residuals: Vec<f64> = self.lambda.iter().zip(&values).map(residual).collect();
-        let probes = residuals.chunks_exact(self.steps).zip(self.of_probe.chunks_exact(self.steps));
-        probes::stderr(probes.map(|(r, w)| r.iter().zip(w).map(|(r, w)| r * w).sum()))
+        self.stderrs([rho])[0]
+    }
+
+    /// The same for several `ρ`.
+    fn stderrs<const R: usize>(&self, rho: [f64; R]) -> [f64; R] {
+        let basis = self.polynomials();
+        rho.map(|rho| {
+            let mut rest: Vec<f64> = self.lambda.iter().map(|x| (rho * x).ln_1p()).collect();
+            for p in &basis {
+                let c = self.inner(&rest, &p.values);
+                rest.iter_mut().zip(&p.values).for_each(|(r, value)| *r -= c * value);
+            }
+            let probes = rest.chunks_exact(self.steps).zip(self.of_probe.chunks_exact(self.steps));
+            probes::stderr(probes.map(|(r, w)| r.iter().zip(w).map(|(r, w)| r * w).sum()))
+        })
     }
 
     /// What `m` steps leave out at most: twice the error of the best polynomial of degree `2m − 1`
@@ -276,20 +271,32 @@ impl Quadrature {
     }
 }
 
-/// `a + b λ + c λ²` and its squared norm under a rule.
-struct Parabola {
-    coefficients: [f64; 3],
-    norm: f64,
+/// A polynomial: its values at the nodes, and its coefficients, the constant first.
+struct Polynomial {
+    values: Vec<f64>,
+    coefficients: Vec<f64>,
 }
 
-impl Parabola {
-    fn at(&self, x: f64) -> f64 {
-        let [a, b, c] = self.coefficients;
-        a + x * (b + x * c)
+impl Polynomial {
+    fn times_x(&self, x: &[f64]) -> Self {
+        Polynomial {
+            values: self.values.iter().zip(x).map(|(v, x)| v * x).collect(),
+            coefficients: std::iter::once(0.0).chain(self.coefficients.iter().copied()).collect(),
+        }
     }
 
-    /// Its exact trace.
-    fn trace(&self, nodes: f64, of_square: f64) -> f64 {
-        self.coefficients[0] * nodes + self.coefficients[2] * of_square
+    /// Subtracts `c` times another of no higher degree.
+    fn subtract(&mut self, c: f64, other: &Self) {
+        self.values.iter_mut().zip(&other.values).for_each(|(v, o)| *v -= c * o);
+        self.coefficients.iter_mut().zip(&other.coefficients).for_each(|(v, o)| *v -= c * o);
+    }
+
+    fn divide(&mut self, by: f64) {
+        self.values.iter_mut().chain(&mut self.coefficients).for_each(|v| *v /= by);
+    }
+
+    /// Its exact trace, from those of the powers.
+    fn trace(&self, moments: &[f64]) -> f64 {
+        self.coefficients.iter().zip(moments).map(|(c, m)| c * m).sum()
     }
 }

@@ -22,18 +22,20 @@ mod cache;
 mod compute;
 pub mod eigenvalues;
 pub mod lanczos;
+mod moments;
 pub mod power_series;
 mod probes;
 mod table;
+mod tridiagonal;
 
 pub use cache::{Loaded, load_or_make};
 pub use compute::{Method, Options, compute};
 
 use crate::field::Coefficients;
 use lanczos::Quadrature;
-pub(crate) use lanczos::Tridiagonal;
 use power_series::Traces;
 use table::Table;
+pub(crate) use tridiagonal::Tridiagonal;
 
 /// What `Σ log(1 + ρ λ)` is computed from.
 #[derive(Debug, Clone, PartialEq)]

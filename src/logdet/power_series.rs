@@ -1,6 +1,7 @@
 //! The paper's power series (appendix C): `Σ log(1 + ρλ) = −Σ_k (−ρ)ᵏ/k tr Ãᵏ`, cut at `K` terms,
 //! with the traces by Hutchinson's estimator `E[uᵀ Ãᵏ u]`.
 
+use super::moments;
 use super::probes::{self, Probes};
 use crate::field::Engine;
 use crate::progress::Progress;
@@ -66,7 +67,9 @@ pub fn estimate<E: Engine>(engine: &mut E, options: &Options, progress: &mut Pro
         }
         first += columns;
     }
-    Traces::new(terms, by_probe, probes::trace_of_square(engine))
+    // The square is one hop; the paper's series goes on with estimates.
+    let exact = moments::traces(engine.world(), engine.part(), 1, 0.0);
+    Traces::new(terms, by_probe, exact[2])
 }
 
 impl Traces {

@@ -7,8 +7,8 @@
 use crate::field::Engine;
 use crate::random::{Purpose, Stream};
 
-/// Columns of a block: a row is two cache lines, and three blocks of a million nodes 400 MB.
-const WIDTH: usize = 16;
+/// Columns of a block: a row is a cache line, and three blocks of a million nodes 200 MB.
+const WIDTH: usize = 8;
 
 /// Columns of the next block when `left` probes remain.
 pub(super) fn width(left: usize) -> usize {
@@ -73,22 +73,6 @@ impl<E: Engine> Probes<E> {
         engine.scale_rows(&self.inverse_root_degree, &block.next, &mut block.now);
         block
     }
-}
-
-/// `tr Ã² = Σ_ij w_ij² / (d_i d_j)`, exactly and at the cost of one pass. To be called by all ranks.
-pub(super) fn trace_of_square<E: Engine>(engine: &E) -> f64 {
-    let part = engine.part();
-    let mut sum = [0.0];
-    for i in 0..part.owned {
-        let row = part.indptr[i] as usize..part.indptr[i + 1] as usize;
-        let term = |k: usize| {
-            let weight = part.weights.as_ref().map_or(1.0, |w| w[k]);
-            weight * weight / part.degree[part.indices[k] as usize]
-        };
-        sum[0] += row.map(term).sum::<f64>() / part.degree[i];
-    }
-    engine.world().sum(&mut sum);
-    sum[0]
 }
 
 /// `Σ log d` over all nodes. To be called by all ranks.

@@ -2,14 +2,17 @@
 //!
 //! Here: dividing with METIS ([`divide`]), the order of rows inside a part ([`order`]), the
 //! [`Part`] a rank works on, and the partition file of which a rank reads only its own part
-//! ([`write`], [`Part::read`], [`load_or_make`]). One part is the same path as a thousand.
+//! ([`write`], [`Part::read`], [`load_or_make`]), and the graph further around a part than its halo
+//! ([`Vicinity`]). One part is the same path as a thousand.
 
 mod file;
 mod metis;
 pub mod order;
+mod vicinity;
 
 pub use file::{Loaded, default_path, load_or_make, write};
 pub use metis::{Balance, Options, divide};
+pub use vicinity::Vicinity;
 
 use crate::comm::halo::{HaloPlan, Neighbour};
 use crate::error::{Error, Result};

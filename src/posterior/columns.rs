@@ -1,8 +1,8 @@
 //! The entries of `G = G_L ... G_1`, column by column: `G e_i` reaches `L` hops around node `i`.
 
-use super::vicinity::Vicinity;
 use crate::error::{Error, Result};
 use crate::field::Coefficients;
+use crate::partition::Vicinity;
 use rayon::prelude::*;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 

@@ -1,7 +1,7 @@
 //! Each node given all but its surroundings: what Rao–Blackwellised variances are made of.
 
 use super::columns::Columns;
-use super::vicinity::Vicinity;
+use crate::partition::Vicinity;
 use rayon::prelude::*;
 
 /// For every owned node `i` and a set `A` of nodes around it, `x_A | x_rest` is Gaussian with

@@ -2,9 +2,8 @@
 
 use super::Precision;
 use super::columns;
-use super::vicinity::Vicinity;
 use crate::field::{Coefficients, Engine};
-use crate::partition::Part;
+use crate::partition::{Part, Vicinity};
 
 /// `Σ_j w_ij² / d_i²` of the owned rows: how much of a row of `D⁻¹A` lies off the diagonal.
 pub(super) fn share(part: &Part) -> Vec<f64> {

@@ -3,9 +3,9 @@
 use super::Precision;
 use super::columns::Columns;
 use super::factor::{Lower, Pattern};
-use super::vicinity::Vicinity;
 use crate::error::{Error, Result};
 use crate::field::Engine;
+use crate::partition::Vicinity;
 use faer::{Mat, Par, Side};
 use rayon::prelude::*;
 

@@ -3,11 +3,11 @@
 use super::columns::Columns;
 use super::conditional::{self, Conditionals};
 use super::features::{Coefficients, Features};
-use super::vicinity::Vicinity;
 use super::{Choice, Observations, Precision, Preconditioner, Variance, cg, draw, exact, memory};
 use crate::error::{Error, Result};
 use crate::field::Engine;
 use crate::model::Model;
+use crate::partition::Vicinity;
 use crate::progress::Progress;
 use crate::random::{Purpose, Stream};
 

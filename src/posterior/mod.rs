@@ -19,7 +19,6 @@ mod memory;
 mod perturb;
 mod precision;
 pub mod precondition;
-mod vicinity;
 
 pub use features::Features;
 pub use file::{PosteriorFile, Writer};

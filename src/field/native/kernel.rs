@@ -1,9 +1,9 @@
 //! The layer kernels: one pass over the rows of a CSR matrix, fixed-width inner loops.
 //!
 //! All three stencils gather `Σ_j w_ij c_j x_j` for a tile of columns and differ in what they make
-//! of it. Tiles are 16, 10, 8, 4, 2 or 1 columns wide (10 because the paper's runs draw ten
-//! samples), so that the compiler keeps the sums of a tile in registers. [`pulp`] compiles the
-//! same loops for the vector units found at run time.
+//! of it. Tiles are 10, 8, 4, 2 or 1 columns wide (10 because the paper's runs draw ten samples), so
+//! that the compiler keeps the sums of a tile in registers: it gives up on 16, which takes more than
+//! twice as long as 8 and 8. [`pulp`] compiles the same loops for the vector units found at run time.
 
 use super::scalar::Scalar;
 use crate::field::LayerSums;
@@ -299,10 +299,6 @@ impl<T: Scalar, S: Stencil<T>> Sweep<'_, T, S> {
                 let mut first = 0;
                 while first < columns {
                     first += match columns - first {
-                        16.. => {
-                            self.pass::<16, WEIGHTED>(columns, first, &mut sums);
-                            16
-                        }
                         8.. => {
                             self.pass::<8, WEIGHTED>(columns, first, &mut sums);
                             8

@@ -38,7 +38,7 @@ impl Steps {
             diagonal: diagonal.collect(),
             off_diagonal: off_diagonal.take(last).collect(),
         };
-        matrix.eigenpairs().map(|(theta, weight)| weight * f(theta)).sum()
+        matrix.gauss_rule().into_iter().map(|(theta, weight)| weight * f(theta)).sum()
     }
 
     /// Lowers `smallest`, an estimate of the smallest eigenvalue of `M⁻¹A`, to the smallest Ritz

@@ -4,8 +4,8 @@
 //! is made from the *entries* of `G = G_L ... G_1` needs more: rings of nodes around the part, with
 //! their edges.
 
+use super::Part;
 use crate::comm::World;
-use crate::partition::Part;
 use std::collections::HashMap;
 
 /// Owned rows, then rings 1, 2, ... of other ranks' nodes, nearest first.
