@@ -224,7 +224,12 @@ impl Work for Job<'_> {
         };
         let (parameters, summary) = match config.train.method {
             Method::Marginal => {
-                let fit = Marginal::new(&mut engine, problem, &shape, marginal_options(config))?;
+                let fit = Marginal::new(
+                    &mut engine,
+                    problem,
+                    &shape,
+                    marginal_options(config, header.nodes),
+                )?;
                 let (fit, outcome) = run_session(&mut engine, fit, &session)?;
                 let steps = crate::train::Fit::<E>::steps(&fit);
                 let (parameters, info) = fit.finish(&mut engine)?;
@@ -267,9 +272,9 @@ fn run_session<E: Rowwise, F: crate::train::Fit<E>>(
     Ok((fit, outcome))
 }
 
-fn marginal_options(config: &Config) -> marginal::Options {
+fn marginal_options(config: &Config, nodes: usize) -> marginal::Options {
     marginal::Options {
-        starts: config.marginal.starts,
+        starts: config.marginal.starts.unwrap_or(if nodes > 50_000 { 1 } else { 2 }),
         iterations: config.train.iterations(),
         learning_rate: config.train.learning_rate(),
         probes: config.marginal.probes,

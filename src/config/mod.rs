@@ -120,13 +120,15 @@ pub struct Train {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Marginal {
-    /// Starts that are tried, at least 1: a short ascent from each, and the best goes on.
-    pub starts: u64,
+    /// Starts that are tried, at least 1: a short ascent from each, and the best goes on. When absent
+    /// 2, but 1 on graphs of more than 50 000 nodes.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub starts: Option<u64>,
     /// Posterior deviations behind the score, at least 1.
     pub probes: usize,
     /// Relative residual of conjugate gradients, between 0 and 1.
     pub tolerance: f64,
-    /// The fit ends when a step promises less gain of `log p(y)` than this.
+    /// The fit ends when a step promises less gain of `log p(y)` than this (or than 1e-5 per node).
     pub gain: f64,
 }
 
@@ -260,7 +262,7 @@ impl Default for Train {
 
 impl Default for Marginal {
     fn default() -> Self {
-        Marginal { starts: 2, probes: 7, tolerance: 3e-4, gain: 0.1 }
+        Marginal { starts: None, probes: 7, tolerance: 3e-4, gain: 0.1 }
     }
 }
 
@@ -402,7 +404,7 @@ impl Config {
             )?;
         }
 
-        at_least(1, self.marginal.starts, "marginal.starts")?;
+        at_least(1, self.marginal.starts.unwrap_or(1), "marginal.starts")?;
         at_least(1, self.marginal.probes as u64, "marginal.probes")?;
         let tolerance = self.marginal.tolerance;
         let between = "must lie between 0 and 1, both excluded";

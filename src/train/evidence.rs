@@ -32,7 +32,7 @@ pub struct Options {
 
 impl Default for Options {
     fn default() -> Self {
-        Options { probes: 16, tolerance: 1e-4, seed: 1 }
+        Options { probes: 16, tolerance: 1e-3, seed: 1 }
     }
 }
 

@@ -43,6 +43,8 @@ pub struct Options {
     /// A Newton step that promises less gain of `log p(y)` than this, or than the noise of the score
     /// could as well, is not taken: the fit ends.
     pub gain: f64,
+    /// The same per node, for graphs so large that `gain` is nothing.
+    pub gain_per_node: f64,
     /// Newton's method.
     pub newton: newton::Options,
     /// Everything random follows from it.
@@ -60,6 +62,7 @@ impl Default for Options {
             few_probes: 3,
             tolerance: 3e-4,
             gain: 0.1,
+            gain_per_node: 1e-5,
             newton: newton::Options::default(),
             seed: 1,
         }
@@ -121,8 +124,9 @@ impl<E: Rowwise> Marginal<E> {
         options: Options,
     ) -> Result<Self> {
         // One layer has one maximum, as far as we have seen.
-        let starts = if shape.layers == 1 { 1 } else { options.starts };
-        let options = Options { starts, ..options };
+        let starts = if shape.layers == 1 { 1 } else { options.starts.max(1) };
+        let gain = options.gain.max(options.gain_per_node * problem.nodes() as f64);
+        let options = Options { starts, gain, ..options };
         let parameters = begin(engine, shape, options.seed, 0);
         let score = new_score(engine, &problem, &parameters, options.few_probes, options.seed)?;
         Ok(Marginal {
