@@ -24,6 +24,7 @@ use super::joint::{self, Columns, Joint};
 use super::{Parameters, Problem};
 use crate::error::{Error, Result};
 use crate::field::rowwise::Rowwise;
+use crate::partition::Part;
 use crate::posterior::{self, Linear, Precision, Preconditioner, cg};
 use crate::random::{Purpose, Stream};
 
@@ -34,13 +35,15 @@ pub struct Options {
     pub probes: usize,
     /// The signs follow from it.
     pub seed: u64,
+    /// Unit vectors of all nodes (times `√N`) in place of signs: exact, for small graphs.
+    pub exact: bool,
     /// More iterations of conjugate gradients than this are an error.
     pub max_iterations: usize,
 }
 
 impl Default for Options {
     fn default() -> Self {
-        Options { probes: 7, seed: 1, max_iterations: 20_000 }
+        Options { probes: 7, seed: 1, exact: false, max_iterations: 20_000 }
     }
 }
 
@@ -91,7 +94,7 @@ impl<E: Rowwise> Score<E> {
         options: &Options,
     ) -> Result<Self> {
         let layers = p.model.layers.len();
-        let probes = options.probes.max(1);
+        let probes = if options.exact { problem.nodes() } else { options.probes.max(1) };
         let linear = problem.features.as_ref().map(|f| Linear::new(engine, f, probes, |_, _| 0.0));
         let fixed = 1 + linear.as_ref().map_or(0, Linear::count);
         let mut precision = Precision::new(engine, layers, &problem.observed);
@@ -102,7 +105,13 @@ impl<E: Rowwise> Score<E> {
         // The signs, in the columns behind those of the mean and the features.
         let places: Vec<(usize, usize)> = (0..probes).map(|k| (k, fixed + k)).collect();
         let mut signs = engine.zeros(probes);
-        engine.fill_rademacher(Stream::new(options.seed, Purpose::Score, 0), 0, &mut signs);
+        match options.exact {
+            true => engine.upload(&unit_vectors(engine.part(), probes), &mut signs),
+            false => {
+                let stream = Stream::new(options.seed, Purpose::Score, 0);
+                engine.fill_rademacher(stream, 0, &mut signs);
+            }
+        }
         engine.copy_columns(&signs, &mut w, &places);
         let slots = Joint::<E>::slots(layers);
         Ok(Score {
@@ -300,4 +309,13 @@ impl<E: Rowwise> Score<E> {
         let log_det = |l: usize| problem.spectrum.log_det(&p.model.coefficients(l));
         joint::finish(p, data.count, &self.slots, log_det, &mut self.gradient);
     }
+}
+
+/// `√N e_i` in column `i`: the mean over columns of `wᵀ M w` is then the trace of `M`.
+fn unit_vectors(part: &Part, nodes: usize) -> Vec<f64> {
+    let mut values = vec![0.0; part.owned * nodes];
+    for (row, &id) in values.chunks_exact_mut(nodes).zip(part.owned_ids()) {
+        row[id as usize] = (nodes as f64).sqrt();
+    }
+    values
 }
