@@ -73,6 +73,7 @@ fn what_is_written_to_the_run_directory_reads_back_unchanged() {
         decay = "cosine"
         converge = 1e-3
         precision = "single"
+        standardise = false
         log_every = 3
         checkpoint_every = 0
         checkpoint_minutes = 2.0
