@@ -2,8 +2,8 @@
 //! three sizes, in turns, so that every ratio comes from one run. (`cargo bench --bench train`)
 //!
 //! Prints a table for docs/performance.md. A time is the best of several turns, since other work on
-//! the machine only ever makes a run slower; it is the difference of two runs of the real program, so
-//! reading the data and the spectrum do not count. The directory that DGMRF_DATA names (imported
+//! the machine only ever makes a run slower; it runs from the first line of the journal to the last, so
+//! neither the start nor the first iteration counts. The directory that DGMRF_DATA names (imported
 //! files) gives the data; where a file is missing, a mesh of the same size stands in.
 //! DGMRF_TURNS sets the turns, DGMRF_SIZES the sizes to run (a comma-separated list of names).
 
@@ -58,7 +58,7 @@ struct Setting {
     slower: u64,
 }
 
-/// Seconds of the loop: the last line of the journal.
+/// Seconds per iteration after the first, from the journal.
 fn seconds(dir: &Path, data: &Path, setting: &Setting, iterations: u64) -> f64 {
     let config = dir.join("bench.toml");
     let text = format!("name = 'bench'\ndata = '{}'\n", data.display());
@@ -80,9 +80,13 @@ fn seconds(dir: &Path, data: &Path, setting: &Setting, iterations: u64) -> f64 {
     }
     checked(&mut command);
     let journal = std::fs::read_to_string(dir.join("runs/bench/metrics.jsonl")).expect("journal");
-    let last = journal.lines().last().expect("a line");
-    let line: serde_json::Value = serde_json::from_str(last).expect("JSON");
-    line["seconds"].as_f64().expect("seconds")
+    let lines: Vec<serde_json::Value> =
+        journal.lines().map(|line| serde_json::from_str(line).expect("JSON")).collect();
+    let between = |key: &str| {
+        let at = |k: usize| lines[k][key].as_f64().expect("a number");
+        at(lines.len() - 1) - at(0)
+    };
+    between("seconds") / between("step")
 }
 
 fn main() {
@@ -122,9 +126,7 @@ fn main() {
         for _ in 0..turns {
             for (best, setting) in best.iter_mut().zip(&settings) {
                 let steps = (iterations / setting.slower).max(2);
-                let short = seconds(dir.path(), &data, setting, steps / 2);
-                let long = seconds(dir.path(), &data, setting, steps + steps / 2);
-                *best = best.min(1e3 * (long - short) / steps as f64);
+                *best = best.min(1e3 * seconds(dir.path(), &data, setting, steps));
             }
         }
         for (best, setting) in best.iter().zip(&settings) {
