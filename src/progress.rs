@@ -13,6 +13,8 @@ pub struct Progress {
     what: String,
     total: u64,
     done: u64,
+    /// Steps that were done before, by somebody else.
+    before: u64,
     start: Instant,
     spoken: Instant,
     lines: bool,
@@ -27,7 +29,7 @@ impl Progress {
         let terminal = std::io::stderr().is_terminal();
         let bar = ProgressBar::with_draw_target(Some(total), ProgressDrawTarget::hidden());
         if let Ok(style) = ProgressStyle::with_template(
-            "{msg:<28} [{bar:30}] {percent:>3}%  {elapsed} of {duration}  {per_sec}",
+            "{msg:<28} [{bar:30}] {percent:>3}%  {elapsed}, {eta} to go  {per_sec}",
         ) {
             bar.set_style(style.progress_chars("=> "));
         }
@@ -38,6 +40,7 @@ impl Progress {
             what: what.into(),
             total,
             done: 0,
+            before: 0,
             start: now,
             spoken: now,
             lines: !terminal,
@@ -65,6 +68,13 @@ impl Progress {
         self.bar.set_message(what.to_owned());
     }
 
+    /// Goes on with work of which `steps` were done earlier: they do not count for the speed.
+    pub fn begin_at(&mut self, steps: u64) {
+        (self.done, self.before) = (steps, steps);
+        self.bar.set_position(steps);
+        self.bar.reset_eta();
+    }
+
     /// `steps` more are done.
     pub fn advance(&mut self, steps: u64) {
         self.done += steps;
@@ -75,12 +85,7 @@ impl Progress {
         if self.lines {
             if now.saturating_duration_since(self.spoken) >= LINE_EVERY {
                 self.spoken = now;
-                let percent = 100 * self.done / self.total.max(1);
-                eprintln!(
-                    "{}: {percent} % after {:.0} s",
-                    self.what,
-                    (now - self.start).as_secs_f64()
-                );
+                eprintln!("{}", self.line((now - self.start).as_secs_f64()));
             }
             return;
         }
@@ -88,6 +93,16 @@ impl Progress {
             self.bar.set_draw_target(ProgressDrawTarget::stderr());
         }
         self.bar.set_position(self.done);
+    }
+
+    /// What a log file gets: `ELBO 2.0195: 5000 of 50000 (10 %), 520/s, 87 s to go`.
+    fn line(&self, seconds: f64) -> String {
+        let Progress { what, done, total, .. } = self;
+        let rate = (done - self.before) as f64 / seconds.max(1e-9);
+        let percent = 100 * done / (*total).max(1);
+        let left = total.saturating_sub(*done) as f64 / rate.max(1e-9);
+        let rate = if rate < 10.0 { format!("{rate:.2}") } else { format!("{rate:.0}") };
+        format!("{what}: {done} of {total} ({percent} %), {rate}/s, {left:.0} s to go")
     }
 }
 

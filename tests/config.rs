@@ -73,6 +73,7 @@ fn what_is_written_to_the_run_directory_reads_back_unchanged() {
         decay = "cosine"
         converge = 1e-3
         precision = "single"
+        standardise = false
         log_every = 3
         checkpoint_every = 0
         checkpoint_minutes = 2.0
@@ -263,17 +264,24 @@ fn data_is_looked_for_from_the_current_directory_then_beside_the_config() {
 fn shipped_configs_load() {
     let configs = Path::new(env!("CARGO_MANIFEST_DIR")).join("configs");
     let mut dirs = vec![configs];
-    let mut count = 0;
+    let mut names = std::collections::BTreeSet::new();
     while let Some(dir) = dirs.pop() {
         for entry in std::fs::read_dir(dir).unwrap() {
             let path = entry.unwrap().path();
             if path.is_dir() {
                 dirs.push(path);
             } else if path.extension().is_some_and(|e| e == "toml") {
-                Config::load::<&str>(&path, &[]).unwrap_or_else(|e| panic!("{e}"));
-                count += 1;
+                let config = Config::load::<&str>(&path, &[]).unwrap_or_else(|e| panic!("{e}"));
+                // A run directory is named after its config, and no two share one.
+                let stem = path.file_stem().unwrap().to_str().unwrap().to_owned();
+                let paper = path.parent().unwrap().ends_with("paper");
+                let expected = if paper { format!("paper-{stem}") } else { stem };
+                assert_eq!(config.name, expected);
+                assert!(config.source.is_some(), "{}", path.display());
+                assert_eq!(config.train.method == Method::Elbo, paper, "{}", path.display());
+                assert!(names.insert(config.name));
             }
         }
     }
-    assert!(count >= 1);
+    assert!(names.len() >= 16, "{names:?}");
 }

@@ -64,6 +64,9 @@ pub(super) struct Summary {
     /// Standard error of `objective_per_node`, where it is estimated.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub objective_stderr: Option<f64>,
+    /// The ELBO per node as the paper tells it: without the constants `½ − (M/N) ½ log 2π`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub elbo_without_constants: Option<f64>,
     /// MPI ranks.
     pub ranks: usize,
     /// Threads of each.
@@ -137,7 +140,9 @@ pub(super) fn train(
         part = part.without_weights();
     }
     let ids = part.owned_ids().to_vec();
-    let values = values::read(world, &config.data, &ids, config.model.features, None)?;
+    let as_it_is = Standardise { mean: 0.0, scale: 1.0 };
+    let units = (!config.train.standardise).then_some(as_it_is);
+    let values = values::read(world, &config.data, &ids, config.model.features, units)?;
     let facts = Facts {
         key: world.agree(key(config, &header))?,
         standardise: values.standardise,
@@ -249,8 +254,11 @@ impl Work for Job<'_> {
                 let (fit, outcome) = run_session(&mut engine, fit, &session)?;
                 let steps = crate::train::Fit::<E>::steps(&fit);
                 let (parameters, info) = fit.finish();
+                let share = facts.observed as f64 / objective.nodes;
+                let constants = 0.5 - 0.5 * share * (2.0 * std::f64::consts::PI).ln();
                 let summary = Summary {
                     converged: info.converged,
+                    elbo_without_constants: Some(objective.per_node(info.elbo) - constants),
                     resumed_at: outcome.resumed_at,
                     ..Summary::new("elbo", steps, info.elbo, &objective)
                 };
@@ -387,10 +395,13 @@ impl Summary {
     }
 
     fn print(&self, dir: &Path) {
-        let objective = match self.objective_stderr {
+        let mut objective = match self.objective_stderr {
             Some(stderr) => format!("{:.5} ± {stderr:.5} per node", self.objective_per_node),
             None => format!("{:.5} per node", self.objective_per_node),
         };
+        if let Some(value) = self.elbo_without_constants {
+            objective += &format!(", {value:.5} without constants (as in the paper)");
+        }
         let name = if self.method == "elbo" { "ELBO" } else { "log p(y)" };
         let ended = if self.converged { "nothing left to gain" } else { "as many as allowed" };
         table::print_pairs(&[

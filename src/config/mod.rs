@@ -106,6 +106,10 @@ pub struct Train {
     /// `elbo` ends when the smoothed ELBO has gained less than this per node over 1000 steps; 0
     /// for as many steps as there are.
     pub converge: f64,
+    /// Whether `y` is given mean 0 and standard deviation 1 for the fit (undone in all results). Steps
+    /// of Adam are as long as the learning rate whatever the units are, so this also decides how
+    /// far `elbo` wanders about its maximum; the paper takes `y` as it is.
+    pub standardise: bool,
     /// Precision of node values under `elbo`; `marginal` always takes 64 bits.
     pub precision: Precision,
     /// Steps between lines of `metrics.jsonl`, at least 1.
@@ -252,6 +256,7 @@ impl Default for Train {
             learning_rate: None,
             decay: Decay::None,
             converge: 0.0,
+            standardise: true,
             precision: Precision::Double,
             log_every: 10,
             checkpoint_every: 1000,

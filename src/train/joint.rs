@@ -41,6 +41,8 @@ pub enum Columns {
 /// Collects the sums of one evaluation; owns the blocks between layers.
 pub struct Joint<E: Rowwise> {
     mean: Stack<E>,
+    /// Whether `mean` knows the parameters: not every evaluation needs it.
+    mean_ready: bool,
     many: Stack<E>,
     sums: Vec<LayerSums>,
     of_pairs: Vec<LayerSums>,
@@ -55,6 +57,7 @@ impl<E: Rowwise> Joint<E> {
     pub fn new(engine: &E, layers: usize, columns: usize) -> Self {
         Joint {
             mean: Stack::new(engine, layers, 1),
+            mean_ready: false,
             many: Stack::new(engine, layers, columns),
             sums: vec![LayerSums::default(); layers],
             of_pairs: vec![LayerSums::default(); layers],
@@ -65,7 +68,7 @@ impl<E: Rowwise> Joint<E> {
 
     /// Begins an evaluation at these parameters.
     pub fn begin(&mut self, engine: &E, p: &Parameters) {
-        self.mean.prepare(engine, &p.model);
+        self.mean_ready = false;
         self.many.prepare(engine, &p.model);
         self.sums.fill(LayerSums::default());
         (self.energy, self.misfit) = (0.0, 0.0);
@@ -85,6 +88,9 @@ impl<E: Rowwise> Joint<E> {
         gx: &mut E::Block,
     ) {
         let weight = 1.0 / engine.columns(x) as f64;
+        if columns == Columns::Mean && !std::mem::replace(&mut self.mean_ready, true) {
+            self.mean.prepare(engine, &p.model);
+        }
         let stack = if columns == Columns::Mean { &mut self.mean } else { &mut self.many };
         // What is homogeneous in the deviations knows neither biases nor data.
         let whole = columns != Columns::Deviations;

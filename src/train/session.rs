@@ -94,15 +94,19 @@ pub fn run<E: Rowwise, F: Fit<E>>(
     let world = engine.world().clone();
     let checkpoints = options.dir.join("checkpoints");
     let resumed_at = resume(engine, fit, options, &checkpoints)?;
-    let mut journal = world.agree(match world.is_root() {
+    let journal = world.agree(match world.is_root() {
         true => Journal::open(&options.dir.join("metrics.jsonl"), fit.steps()).map(Some),
         false => Ok(None),
     })?;
+    let (mut journal, earlier) = match journal {
+        Some((journal, seconds)) => (Some(journal), seconds),
+        None => (None, 0.0),
+    };
     let mut progress = match world.is_root() {
         true => Progress::new(options.objective.name, options.iterations),
         false => Progress::silent(),
     };
-    progress.advance(fit.steps());
+    progress.begin_at(fit.steps());
     signal::listen();
     let (start, mut saved_at, mut saved_step) = (Instant::now(), Instant::now(), fit.steps());
     let (mut look_at, mut looked) = (fit.steps() + 1, Instant::now());
@@ -124,7 +128,8 @@ pub fn run<E: Rowwise, F: Fit<E>>(
         if step.is_multiple_of(options.log_every) || step == 1 || fit.finished() {
             let value = options.objective.per_node(report.objective);
             progress.note(&format!("{} {value:.5}", options.objective.name));
-            let line = line(fit, &report, options, start.elapsed());
+            let seconds = earlier + start.elapsed().as_secs_f64();
+            let line = line(fit, &report, options, seconds);
             let written = journal.as_mut().map_or(Ok(()), |journal| journal.write(&line));
             world.agree(written)?;
         }
@@ -215,7 +220,7 @@ fn line<E: Rowwise, F: Fit<E>>(
     fit: &F,
     report: &Report,
     options: &Options,
-    elapsed: Duration,
+    seconds: f64,
 ) -> serde_json::Value {
     let p = fit.parameters();
     let layers: Vec<_> = (0..p.model.layers.len())
@@ -228,7 +233,7 @@ fn line<E: Rowwise, F: Fit<E>>(
         .collect();
     let mut line = serde_json::json!({
         "step": fit.steps(),
-        "seconds": elapsed.as_secs_f64(),
+        "seconds": seconds,
         "objective_per_node": options.objective.per_node(report.objective),
         "sigma": p.sigma() * options.objective.scale,
         "layers": layers,
@@ -246,22 +251,24 @@ struct Journal {
 }
 
 impl Journal {
-    /// Goes on after `step`: lines of steps beyond are of a run that was not continued.
-    fn open(path: &Path, step: u64) -> Result<Self> {
-        let kept: String = match std::fs::read_to_string(path) {
-            Ok(text) if step > 0 => text
-                .lines()
-                .filter(|line| {
-                    let parsed: Option<serde_json::Value> = serde_json::from_str(line).ok();
-                    parsed.and_then(|v| v["step"].as_u64()).is_some_and(|s| s <= step)
-                })
-                .flat_map(|line| [line, "\n"])
-                .collect(),
-            _ => String::new(),
-        };
+    /// Goes on after `step`: lines of steps beyond are of a run that was not continued. Also the
+    /// seconds that the kept lines have taken.
+    fn open(path: &Path, step: u64) -> Result<(Self, f64)> {
+        let (mut kept, mut seconds) = (String::new(), 0.0);
+        if step > 0
+            && let Ok(text) = std::fs::read_to_string(path)
+        {
+            for line in text.lines() {
+                let parsed: serde_json::Value = serde_json::from_str(line).unwrap_or_default();
+                if parsed["step"].as_u64().is_some_and(|s| s <= step) {
+                    kept.extend([line, "\n"]);
+                    seconds = parsed["seconds"].as_f64().unwrap_or(seconds);
+                }
+            }
+        }
         storage::write_text_file(path, &kept)?;
         let file = std::fs::OpenOptions::new().append(true).open(path).with_path(path, "")?;
-        Ok(Journal { file, path: path.into() })
+        Ok((Journal { file, path: path.into() }, seconds))
     }
 
     fn write(&mut self, line: &serde_json::Value) -> Result<()> {

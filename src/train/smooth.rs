@@ -4,7 +4,7 @@
 const WINDOW: u64 = 100;
 /// Windows over which a fit must have gained something.
 const PATIENCE: usize = 10;
-/// A fall below the first window by this much per node is a divergence.
+/// A window this much per node below the very first value is a divergence.
 const FALL: f64 = 10.0;
 
 /// Means over windows.
@@ -48,13 +48,13 @@ impl Smooth {
     /// Takes in the ELBO of a step.
     pub fn add(&mut self, elbo: f64) -> Judged {
         (self.sum, self.count, self.last) = (self.sum + elbo, self.count + 1, elbo);
+        if self.first.is_nan() {
+            self.first = elbo; // before any step was made: a first window may be lost already
+        }
         let mut judged = Judged { improved: false, diverged: !elbo.is_finite() };
         if self.count == WINDOW {
             let mean = self.sum / WINDOW as f64;
             (self.sum, self.count) = (0.0, 0);
-            if self.first.is_nan() {
-                self.first = mean;
-            }
             judged.improved = mean > self.best;
             judged.diverged |= mean < self.first - FALL * self.nodes;
             self.best = self.best.max(mean);

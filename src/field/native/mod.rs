@@ -17,6 +17,7 @@ pub use scalar::Scalar;
 use super::{Coefficients, Engine, LayerSums};
 use crate::comm::World;
 use crate::comm::halo::HaloExchange;
+use crate::elementary;
 use crate::error::{Error, Result};
 use crate::partition::Part;
 use crate::profile::{self, Phase};
@@ -298,17 +299,27 @@ impl<T: Scalar> Engine for Native<T> {
     fn prepare(&self, c: &Coefficients, layer: &mut Layer<T>) {
         (layer.rho, layer.bias) = (c.rho, c.bias);
         let log_alpha = c.alpha.ln();
-        let each = |(((scale, ratio), log_d), inverse_d): (((&mut T, &mut T), &f64), &f64)| {
-            let s = (log_alpha + c.gamma * log_d).exp();
-            *scale = T::from_f64(s);
-            *ratio = T::from_f64(s * inverse_d);
+        let chunk = |scale: &mut [T], ratio: &mut [T], log_d: &[f64], inverse_d: &[f64]| {
+            vector::on_vectors(
+                #[inline(always)]
+                || {
+                    let rows = scale.iter_mut().zip(&mut *ratio).zip(log_d).zip(inverse_d);
+                    for (((scale, ratio), log_d), inverse_d) in rows {
+                        let s = elementary::exp_f64(c.gamma.mul_add(*log_d, log_alpha));
+                        *scale = T::from_f64(s);
+                        *ratio = T::from_f64(s * inverse_d);
+                    }
+                },
+            );
         };
-        if inline(layer.scale.len()) {
-            let rows = layer.scale.iter_mut().zip(&mut layer.ratio);
-            rows.zip(&self.log_degree).zip(&self.inverse_degree).for_each(each);
+        let Layer { scale, ratio, .. } = layer;
+        let (log_d, inverse_d) = (&self.log_degree, &self.inverse_degree);
+        if inline(scale.len()) {
+            chunk(scale, ratio, log_d, inverse_d);
         } else {
-            let rows = layer.scale.par_iter_mut().zip(&mut layer.ratio);
-            rows.zip(&self.log_degree).zip(&self.inverse_degree).for_each(each);
+            let rows = scale.par_chunks_mut(CHUNK).zip(ratio.par_chunks_mut(CHUNK));
+            let rows = rows.zip(log_d.par_chunks(CHUNK)).zip(inverse_d.par_chunks(CHUNK));
+            rows.for_each(|(((s, r), log_d), inverse_d)| chunk(s, r, log_d, inverse_d));
         }
     }
 

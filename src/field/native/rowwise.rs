@@ -3,18 +3,18 @@
 //! The loops are written for a width known at compile time where it is a common one (`W`), and for
 //! any width otherwise (`W = 0`); [`pulp`] compiles them for the vector units found at run time.
 
-use super::{Block, CHUNK, Native, Scalar, inline, vector};
+use super::vector::{self, on_vectors};
+use super::{Block, CHUNK, Native, Scalar, inline};
 use crate::field::rowwise::{AdamStep, Draw, Moving, Rowwise};
 use crate::profile::{self, Phase};
 use crate::random::Stream;
-use pulp::Arch;
 use rayon::prelude::*;
 
 /// Calls `$f::<T, W>($columns, ...)` with the width as a constant where it is a common one, in
 /// code for the vector units of this machine.
 macro_rules! by_width {
     ($columns:expr, $f:ident($($argument:expr),*)) => {
-        Arch::new().dispatch(
+        on_vectors(
             #[inline(always)]
             || match $columns {
                 1 => $f::<T, 1>(1, $($argument),*),
@@ -61,7 +61,7 @@ impl<T: Scalar> Rowwise for Native<T> {
         let (beta, alpha) = (T::from_f64(beta), T::from_f64(alpha));
         let rows = self.chunks_mut(y).zip(self.chunks(a)).zip(self.chunks(b));
         rows.with_min_len(least(self.part.owned)).for_each(|((y, a), b)| {
-            Arch::new().dispatch(
+            on_vectors(
                 #[inline(always)]
                 || match beta == T::ZERO {
                     true => zip3(y, a, b, |_, a, b| alpha * a * b),
@@ -213,10 +213,10 @@ impl<T: Scalar> Rowwise for Native<T> {
         let rows = self.chunks_mut(value).zip(self.chunks_mut(first)).zip(self.chunks_mut(second));
         let rows = rows.zip(self.chunks(gradient)).with_min_len(least(self.part.owned));
         rows.for_each(|(((p, m), v), g)| {
-            Arch::new().dispatch(
+            on_vectors(
                 #[inline(always)]
                 || {
-                    for (((p, m), v), &g) in p.iter_mut().zip(m).zip(v).zip(g) {
+                    for (((p, m), v), &g) in p.iter_mut().zip(&mut *m).zip(&mut *v).zip(g) {
                         step.update(weight * g, p, m, v);
                     }
                 },
@@ -240,7 +240,7 @@ impl<T: Scalar> Rowwise for Native<T> {
         let rows = rows.zip(self.chunks(gradient)).zip(self.chunks_mut(positive));
         let rows = rows.zip(sums.par_iter_mut()).with_min_len(least(self.part.owned));
         rows.for_each(|(((((p, m), v), g), positive), sum)| {
-            *sum = Arch::new().dispatch(
+            *sum = on_vectors(
                 #[inline(always)]
                 || adam_positive(&step, weight, (p, m, v), g, positive),
             );
@@ -255,6 +255,16 @@ impl<T: Scalar> Rowwise for Native<T> {
             *positive = softplus(*a);
         }
     }
+}
+
+/// Sums that run side by side: one sum would make every addition wait for the one before.
+const LANES: usize = 8;
+
+/// What the lanes add up to.
+#[inline(always)]
+fn total<T: Copy + std::ops::Add<Output = T>>(lanes: [T; LANES]) -> T {
+    let [a, b, c, d, e, f, g, h] = lanes;
+    ((a + e) + (c + g)) + ((b + f) + (d + h))
 }
 
 #[inline(always)]
@@ -275,19 +285,19 @@ fn residual<T: Scalar, const W: usize>(
     g: &mut [T],
 ) -> f64 {
     let columns = width::<W>(columns);
-    let mut sum = 0.0;
+    let mut sums = [0.0; LANES];
     let rows = x.chunks_exact(columns).zip(g.chunks_exact_mut(columns)).zip(mask).zip(target);
     for (((x, g), &mask), &target) in rows {
         let (target, pull) = (times * target, p * mask);
-        let mut squares = T::ZERO;
-        for (&x, g) in x.iter().zip(g) {
-            let difference = x - target;
-            *g += pull * difference;
-            squares += difference * difference;
+        for (x, g) in x.chunks(LANES).zip(g.chunks_mut(LANES)) {
+            for ((&x, g), sum) in x.iter().zip(g).zip(&mut sums) {
+                let difference = x - target;
+                *g += pull * difference;
+                *sum += (mask * difference * difference).to_f64();
+            }
         }
-        sum += (mask * squares).to_f64();
     }
-    sum
+    total(sums)
 }
 
 #[inline(always)]
@@ -326,13 +336,15 @@ fn pull<T: Scalar, const W: usize>(
     let columns = width::<W>(columns);
     let rows = t.chunks_exact(columns).zip(g.chunks_exact_mut(columns));
     for (((&scale, (t, g)), mean), spread) in scale.iter().zip(rows).zip(mean).zip(spread) {
-        let (mut sum, mut dot) = (T::ZERO, T::ZERO);
-        for (&t, g) in t.iter().zip(g) {
-            sum += *g;
-            dot += *g * t;
-            *g = scale * *g;
+        let (mut sums, mut dots) = ([T::ZERO; LANES], [T::ZERO; LANES]);
+        for (t, g) in t.chunks(LANES).zip(g.chunks_mut(LANES)) {
+            for (((&t, g), sum), dot) in t.iter().zip(g).zip(&mut sums).zip(&mut dots) {
+                *sum += *g;
+                *dot += *g * t;
+                *g = scale * *g;
+            }
         }
-        (*mean, *spread) = (sum, dot);
+        (*mean, *spread) = (total(sums), total(dots));
     }
 }
 
@@ -341,9 +353,11 @@ fn row_dots<T: Scalar, const W: usize>(columns: usize, w: &[T], x: &[T], y: &[T]
     let columns = width::<W>(columns);
     let rows = x.chunks_exact(columns).zip(y.chunks_exact(columns));
     for ((out, &w), (x, y)) in out.iter_mut().zip(w).zip(rows) {
-        let mut dot = T::ZERO;
-        x.iter().zip(y).for_each(|(&x, &y)| dot += x * y);
-        *out = dot / w;
+        let mut dots = [T::ZERO; LANES];
+        for (x, y) in x.chunks(LANES).zip(y.chunks(LANES)) {
+            x.iter().zip(y).zip(&mut dots).for_each(|((&x, &y), dot)| *dot += x * y);
+        }
+        *out = total(dots) / w;
     }
 }
 
@@ -387,16 +401,21 @@ fn adam_positive<T: Scalar>(
     gradient: &[T],
     positive: &mut [T],
 ) -> f64 {
-    let mut sum = 0.0;
+    // Two loops, since one with a sum in it does not run on vectors.
+    let mut sums = [0.0; LANES];
+    for positive in positive.chunks(LANES) {
+        for (positive, sum) in positive.iter().zip(&mut sums) {
+            *sum += positive.ln().to_f64();
+        }
+    }
     let state = p.iter_mut().zip(m).zip(v);
     for ((((p, m), v), &g), positive) in state.zip(gradient).zip(positive) {
-        sum += positive.ln().to_f64();
         // The derivative of softplus is the sigmoid.
         let sigmoid = T::ONE / (T::ONE + (T::ZERO - *p).exp());
         step.update((weight * g - T::ONE / *positive) * sigmoid, p, m, v);
         *positive = softplus(*p);
     }
-    sum
+    total(sums)
 }
 
 /// `log(1 + exp a)`, accurate for all `a`.

@@ -5,6 +5,25 @@ use crate::random::Stream;
 use pulp::{Arch, Simd, WithSimd};
 use rayon::prelude::*;
 
+/// Runs a loop in code for the vector units of this machine.
+///
+/// [`Arch::dispatch`] on a closure reaches its body through `FnOnce`, which for a closure that could
+/// run more than once is a function of its own: not inlined, so not compiled for the vector units,
+/// and several times slower. Through `FnMut` the body itself is called, and marked
+/// `#[inline(always)]` it lands where it should.
+#[inline(always)]
+pub(super) fn on_vectors<R>(f: impl FnMut() -> R) -> R {
+    struct Body<F>(F);
+    impl<R, F: FnMut() -> R> WithSimd for Body<F> {
+        type Output = R;
+        #[inline(always)]
+        fn with_simd<V: Simd>(mut self, _: V) -> R {
+            (self.0)()
+        }
+    }
+    Arch::new().dispatch(Body(f))
+}
+
 /// `y = f(w_i, x, y)` with one `w` per row.
 pub(super) fn zip_rows<T: Scalar>(
     w: &[T],
@@ -15,7 +34,7 @@ pub(super) fn zip_rows<T: Scalar>(
 ) {
     assert_eq!(x.len(), y.len(), "blocks of one width");
     let chunk = |w: &[T], x: &[T], y: &mut [T]| {
-        Arch::new().dispatch(
+        on_vectors(
             #[inline(always)]
             || {
                 let rows = x.chunks_exact(columns).zip(y.chunks_exact_mut(columns));
