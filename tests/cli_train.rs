@@ -271,3 +271,21 @@ fn a_run_that_is_killed_again_and_again_loses_nothing() {
     assert_eq!(model(dir.path(), "toy"), model(dir.path(), "whole"));
     assert_eq!(journal(dir.path(), "toy"), journal(dir.path(), "whole"));
 }
+
+/// Broken off in every phase of a marginal fit (starts, Adam, Newton's method), on one and two ranks.
+#[test]
+fn marginal_fits_go_on_bit_for_bit() {
+    for ranks in [1, 2] {
+        let dir = workplace();
+        let model =
+            |name: &str| std::fs::read(dir.path().join("runs").join(name).join("model.json"));
+        let marginal = "train.method=marginal";
+        succeed(&train(dir.path(), ranks, &[marginal, "name=whole"], &[]));
+        for stop in [7, 31, 33, 61, 62, 200] {
+            let stop = format!("train.iterations={stop}");
+            let set = [marginal, "name=parts", "train.checkpoint_every=1", &stop];
+            succeed(&train(dir.path(), ranks, &set, &[]));
+        }
+        assert_eq!(model("whole").unwrap(), model("parts").unwrap(), "{ranks} ranks");
+    }
+}

@@ -30,7 +30,7 @@ fn defaults_are_those_of_the_design() {
     assert_eq!((model.features, model.weighted), (false, None));
     let train = &config.train;
     assert_eq!((train.method, train.seed), (Method::Marginal, 1));
-    assert_eq!((train.iterations, train.learning_rate), (Some(100), Some(0.1)));
+    assert_eq!((train.iterations, train.learning_rate), (Some(200), Some(0.1)));
     let variational = &config.variational;
     assert_eq!((variational.layers, variational.samples), (1, 10));
     assert_eq!(variational.estimator, Estimator::Rademacher);

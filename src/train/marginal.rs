@@ -105,6 +105,8 @@ pub struct Marginal<E: Rowwise> {
     /// `log p(y)` along the way: what was gained since the anchor.
     objective: f64,
     converged: bool,
+    /// Whether the surroundings cannot be explored any further.
+    stuck: bool,
     evaluations: u64,
     cg_iterations: u64,
 }
@@ -139,6 +141,7 @@ impl<E: Rowwise> Marginal<E> {
             anchor: None,
             objective: f64::NAN,
             converged: false,
+            stuck: false,
             evaluations: 0,
             cg_iterations: 0,
             shape: *shape,
@@ -196,7 +199,13 @@ impl<E: Rowwise> Marginal<E> {
             ..adam::Options::default()
         };
         let p = self.parameters.clone();
-        let iterations = self.evaluate(engine, &p, 10.0 * self.options.tolerance)?;
+        let iterations = match self.evaluate(engine, &p, 10.0 * self.options.tolerance) {
+            Ok(iterations) => iterations,
+            Err(error) => {
+                self.next_start(engine, Some(error))?;
+                return Ok(0);
+            }
+        };
         let before = self.vector();
         let mut vector = before.clone();
         let mut gradient = self.score.gradient().to_vec();
@@ -223,18 +232,30 @@ impl<E: Rowwise> Marginal<E> {
         if self.best.as_ref().is_none_or(|best| evidence > best.evidence) {
             self.best = Some(Trial { evidence, vector: self.vector() });
         }
+        self.next_start(engine, None)?;
+        Ok(iterations)
+    }
+
+    /// Goes on with the next start, or with the best of all. Where the systems of a start cannot be
+    /// solved, that is its failure alone, unless there is no other.
+    fn next_start(&mut self, engine: &mut E, failure: Option<Error>) -> Result<()> {
         self.start += 1;
         self.score.forget();
         if self.start < self.options.starts {
             self.parameters = begin(engine, &self.shape, self.options.seed, self.start);
-            (self.adam, self.adam_done) = (Adam::new(p.len()), 0);
+            (self.adam, self.adam_done) = (Adam::new(self.parameters.len()), 0);
         } else if let Some(best) = self.best.take() {
             self.parameters.assign(&best.vector);
-            self.objective = best.evidence;
+            (self.adam_done, self.objective) = (self.options.adam_steps, best.evidence);
+        } else if let Some(failure) = failure {
+            return Err(failure);
         }
-        Ok(iterations)
+        Ok(())
     }
 }
+
+/// Parameters whose systems take more iterations of conjugate gradients are no place to be.
+const MOST_ITERATIONS: usize = 5000;
 
 /// An evidence that tells starts apart.
 const ROUGH: evidence::Options = evidence::Options { probes: 4, tolerance: 1e-2, seed: 0 };
@@ -270,7 +291,8 @@ fn new_score<E: Rowwise>(
     probes: usize,
     seed: u64,
 ) -> Result<Score<E>> {
-    let options = score::Options { probes, seed, ..Default::default() };
+    let options =
+        score::Options { probes, seed, max_iterations: MOST_ITERATIONS, ..Default::default() };
     Score::new(engine, problem, p, &options)
 }
 
@@ -280,7 +302,7 @@ impl<E: Rowwise> Fit<E> for Marginal<E> {
     }
 
     fn finished(&self) -> bool {
-        self.converged || self.step >= self.options.iterations
+        self.converged || self.stuck || self.step >= self.options.iterations
     }
 
     fn parameters(&self) -> &Parameters {

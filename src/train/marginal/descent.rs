@@ -105,7 +105,19 @@ impl<E: Rowwise> Marginal<E> {
         proposed.gain >= o.gain.max(now.noise)
     }
 
+    /// A step; or, where the surroundings cannot be explored, the end at the best place so far.
     pub(super) fn newton_step(&mut self, engine: &mut E) -> Result<usize> {
+        match self.try_newton_step(engine) {
+            Err(_) if self.anchor.is_some() => {
+                self.stuck = true;
+                self.take_best();
+                Ok(0)
+            }
+            result => result,
+        }
+    }
+
+    fn try_newton_step(&mut self, engine: &mut E) -> Result<usize> {
         let options = self.options.newton;
         let (mut now, mut iterations) = match self.descent.take() {
             Some(descent) => (descent, 0),
@@ -138,6 +150,10 @@ impl<E: Rowwise> Marginal<E> {
     fn end(&mut self, now: Descent) {
         self.converged = true;
         self.descent = Some(now);
+        self.take_best();
+    }
+
+    fn take_best(&mut self) {
         if let Some(best) = &self.anchor {
             self.parameters.assign(&best.vector);
         }

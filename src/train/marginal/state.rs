@@ -12,7 +12,8 @@ use crate::train::newton::Quadratic;
 pub(super) fn save<E: Rowwise>(fit: &Marginal<E>, engine: &E) -> State {
     let counts = [fit.start, fit.adam_done, fit.evaluations, fit.cg_iterations];
     let mut progress = counts.map(|n| n as f64).to_vec();
-    progress.extend([f64::from(u8::from(fit.converged)), fit.objective]);
+    let flags = [fit.converged, fit.stuck].map(|flag| f64::from(u8::from(flag)));
+    progress.extend([flags[0], flags[1], fit.objective]);
     let mut numbers = std::collections::BTreeMap::from([
         ("theta".to_owned(), fit.vector()),
         ("adam.first".into(), fit.adam.first.clone()),
@@ -56,10 +57,11 @@ pub(super) fn restore<E: Rowwise>(
     fit.step = state.step;
     fit.parameters.assign(&get("theta", length)?);
     fit.adam = Adam { first: get("adam.first", length)?, second: get("adam.second", length)? };
-    let progress = get("progress", 6)?;
+    let progress = get("progress", 7)?;
     [fit.start, fit.adam_done, fit.evaluations, fit.cg_iterations] =
         [0, 1, 2, 3].map(|k| progress[k] as u64);
-    (fit.converged, fit.objective) = (progress[4] == 1.0, progress[5]);
+    (fit.converged, fit.stuck) = (progress[4] == 1.0, progress[5] == 1.0);
+    fit.objective = progress[6];
     fit.best = match find("best.theta") {
         None => None,
         Some(_) => Some(Trial {
