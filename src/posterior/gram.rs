@@ -34,6 +34,11 @@ impl Gram {
         Gram { columns, starts, by_row }
     }
 
+    /// Products of two entries that all of `GᵀG` is made of.
+    pub fn work(&self) -> usize {
+        self.starts.windows(2).map(|w| (w[1] - w[0]).pow(2)).sum()
+    }
+
     /// The lower half of `Q̃_AA` for the columns `A` in `members`, in their order, with `weight`
     /// `σ⁻² m` of all columns: column `j` holds `⟨G e_i, G e_j⟩` for all `i` after `j` whose columns
     /// share a row with that of `j`.

@@ -192,12 +192,16 @@ fn weights<E: Engine>(world: &World, precision: &Precision<E>, vicinity: &Vicini
     weight
 }
 
+/// Products that the entries of all blocks may take: some ten seconds on one core. On graphs with
+/// hubs, `GᵀG` of five layers is full.
+const WORK: usize = 20_000_000_000;
+
 /// The columns of `G` of all rows that blocks may have.
 fn gram<E: Engine>(precision: &Precision<E>, vicinity: &Vicinity, limit: usize) -> Option<Gram> {
     let layers = precision.coefficients();
     let rows = vicinity.rings[vicinity.rings.len() - 1 - layers.len()];
     let columns = Columns::new(vicinity, layers, rows, limit).ok()?;
-    Some(Gram::new(columns, vicinity.ids.len()))
+    Some(Gram::new(columns, vicinity.ids.len())).filter(|gram| gram.work() <= WORK)
 }
 
 /// Owned rows divided by METIS, each set with the rows around it.
