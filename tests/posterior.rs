@@ -628,6 +628,16 @@ fn wrong_settings_are_refused() {
     assert!(fails(1e-200, &case.y, &options).contains("sigma"));
     assert!(fails(0.1, &[f64::NAN; 30], &options).contains("no finite value"));
     assert!(fails(0.1, &case.y, &Options { samples: 1, ..options.clone() }).contains("at least 2"));
-    let huge = Options { batch: Some(1 << 40), ..options };
+    let huge = Options { batch: Some(1 << 40), ..options.clone() };
     assert!(fails(0.1, &case.y, &huge).contains("GB"));
+    // Layers that vanish in double precision leave nothing to hold unobserved nodes.
+    let model = Model::from_coefficients(&[(1e-200, -1e-201, 0.5, 0.0)], Gamma::Free).unwrap();
+    let observed: Vec<bool> = (0..30).map(|i| i > 10).collect();
+    for preconditioner in [Choice::None, Choice::Jacobi, Choice::Schwarz, Choice::Auto] {
+        let (y, features) = (&case.y[..], None);
+        let problem = Problem { model: &model, sigma: 0.1, y, observed: &observed, features };
+        let options = Options { preconditioner, ..options.clone() };
+        let error = infer(&mut engine, &problem, &options, None).unwrap_err().to_string();
+        assert!(error.contains("not positive definite"), "{preconditioner:?}: {error}");
+    }
 }

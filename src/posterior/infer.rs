@@ -202,7 +202,7 @@ fn check(problem: &Problem, options: &Options) -> Result<()> {
     let Problem { sigma, y, observed, .. } = problem;
     if !(sigma.is_finite() && *sigma > 0.0 && sigma.powi(-2).is_finite()) {
         return Err(Error::Setting(format!(
-            "the standard deviation of the noise, sigma = {sigma}, must be a finite number above 0"
+            "the standard deviation of the noise, sigma = {sigma:e}, must be a finite number above 0"
         )));
     }
     if y.iter().zip(*observed).any(|(y, &o)| o && !y.is_finite()) {

@@ -181,8 +181,7 @@ impl<E: Rowwise> Linear<E> {
         noise: impl Fn(usize, usize) -> f64,
         (v, b): (&E::Block, &E::Block),
         x: &mut E::Block,
-        u: &mut E::Block,
-        scratch: &mut E::Block,
+        [u, scratch]: [&mut E::Block; 2],
     ) {
         self.draw(engine.columns(x), 0, noise);
         self.project_right(engine, precision, (v, b), scratch);

@@ -1,8 +1,9 @@
 //! What is known of `x` given `y` and the parameters: `x | y, θ ~ N(μ, Q̃⁻¹)`.
 //!
 //! Here: the precision as an operator ([`Precision`]), conjugate gradients for it ([`cg`]) and
-//! their preconditioners ([`precondition`]), and what is made of them: posterior mean and samples.
-//! All of it is matrix-free, batched over columns and distributed; any engine will do.
+//! their preconditioners ([`precondition`], [`schwarz`]), and what is made of them: posterior mean,
+//! samples and variances. Batched over columns and distributed, on any engine; matrix-free but for
+//! the blocks of a preconditioner and exact variances.
 //! Not here: scores of predictions, and how the parameters were found.
 
 pub mod cg;

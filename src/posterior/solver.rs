@@ -119,7 +119,7 @@ impl<E: Rowwise> Solver<E> {
             engine.world().clone().agree(done)?;
         } else {
             let noise = feature_noise(self.seed, first);
-            linear.eliminate_more(engine, precision, noise, sources, &mut self.x, u, scratch);
+            linear.eliminate_more(engine, precision, noise, sources, &mut self.x, [u, scratch]);
         }
         Ok((info, engine.download(u), b))
     }

@@ -89,7 +89,7 @@ pub fn solve<E: Engine>(
     options: &Options,
     work: &mut Workspace<E>,
 ) -> Result<Info, CgError> {
-    let mut info = run(engine, precision, preconditioner, b, x, options, false, work)?;
+    let mut info = run(engine, precision, preconditioner, b, x, (options, false), work)?;
     if options.verify {
         // From the result, with the true residual: nothing to do where that is small. It may be
         // a little larger than the one that was followed along.
@@ -99,7 +99,7 @@ pub fn solve<E: Engine>(
             tolerance: 2.0 * options.tolerance,
             ..*options
         };
-        let check = run(engine, precision, preconditioner, b, x, &again, true, work)?;
+        let check = run(engine, precision, preconditioner, b, x, (&again, true), work)?;
         info.iterations += check.iterations;
         info.products += check.products;
         info.column_products += check.column_products;
@@ -113,15 +113,13 @@ pub fn solve<E: Engine>(
 
 /// `check` says that the columns are those of the last run: their references are known, and there may
 /// be nothing to do.
-#[allow(clippy::too_many_arguments)]
 fn run<E: Engine>(
     engine: &mut E,
     precision: &mut Precision<E>,
     preconditioner: &mut Preconditioner<E>,
     b: &E::Block,
     x: &mut E::Block,
-    options: &Options,
-    check: bool,
+    (options, check): (&Options, bool),
     work: &mut Workspace<E>,
 ) -> Result<Info, CgError> {
     let columns = engine.columns(b);
