@@ -9,9 +9,11 @@ use crate::field::rowwise::Rowwise;
 use crate::random::{Purpose, Stream};
 
 /// Iterations after which `auto` takes conjugate gradients with the diagonal for slow, and turns to
-/// blocks: about what making the blocks and solving with them costs, so that the choice is never far
-/// from the better one.
-const PATIENCE: usize = 200;
+/// blocks: about what solving with blocks costs, which grows faster with the layers than a product
+/// does. Small graphs are a single block, cheap to make and solved for at once.
+fn patience(nodes: usize, layers: usize) -> usize {
+    if nodes <= schwarz::Options::default().nodes { 100 } else { 200 * layers }
+}
 
 /// Blocks of a batch: right-hand sides `b` are made from `w` and `v`, solutions are in `x`.
 pub(super) struct Solver<E: Rowwise> {
@@ -28,9 +30,9 @@ pub(super) struct Solver<E: Rowwise> {
     cg: cg::Options,
     seed: u64,
     preconditioner: Preconditioner<E>,
-    /// Its name, whether it may still be replaced by blocks, and why there are none.
+    /// Its name, after how many iterations it may still be replaced by blocks, and why there are none.
     pub name: &'static str,
-    may_turn: bool,
+    patience: Option<usize>,
     pub remark: Option<schwarz::Refusal>,
 }
 
@@ -62,7 +64,7 @@ impl<E: Rowwise> Solver<E> {
             seed: options.seed,
             preconditioner: Preconditioner::none(engine),
             name: "none",
-            may_turn: false,
+            patience: None,
             remark: None,
         };
         match options.preconditioner {
@@ -71,7 +73,9 @@ impl<E: Rowwise> Solver<E> {
             chosen => {
                 solver.preconditioner = Preconditioner::exact_jacobi(engine, precision);
                 solver.name = "jacobi";
-                solver.may_turn = chosen == Choice::Auto && options.cg.max_iterations > PATIENCE;
+                let patience = patience(engine.part().nodes, precision.coefficients().len());
+                let may_turn = chosen == Choice::Auto && options.cg.max_iterations > patience;
+                solver.patience = may_turn.then_some(patience);
             }
         }
         solver
@@ -154,13 +158,13 @@ impl<E: Rowwise> Solver<E> {
         precision: &mut Precision<E>,
     ) -> Result<cg::Info, CgError> {
         let mut options = self.cg;
-        if self.may_turn {
-            let short = cg::Options { max_iterations: PATIENCE, ..options };
+        if let Some(patience) = self.patience {
+            let short = cg::Options { max_iterations: patience, ..options };
             match self.run(engine, precision, &short) {
                 Err(CgError::NoConvergence { .. } | CgError::NotAccurate { .. }) => {}
                 ended => return ended,
             }
-            self.may_turn = false;
+            self.patience = None;
             // Without blocks it goes on from where it is.
             options.warm_start = !self.turn_to_blocks(engine, precision);
         }
