@@ -111,7 +111,7 @@ pub fn infer<E: Rowwise>(
     mut keep: Option<Keep>,
 ) -> Result<Estimate> {
     let world = engine.world().clone();
-    world.agree(check(problem, options))?;
+    world.agree(check(problem, options).and_then(|()| check_scales(engine, problem.model)))?;
     let mut precision = Precision::new(engine, problem.model.layers.len(), problem.observed);
     precision.prepare(engine, problem.model, problem.sigma);
 
@@ -212,6 +212,24 @@ fn check(problem: &Problem, options: &Options) -> Result<()> {
         return Err(Error::Setting("variances from samples need at least 2 of them".into()));
     }
     Ok(())
+}
+
+/// The diagonal of `GᵀG` is about `Π_l s_i²`: where that leaves double precision, nothing holds (or
+/// everything pins) a node without data, and iterations on the others would not notice.
+fn check_scales<E: Engine>(engine: &E, model: &Model) -> Result<()> {
+    let layers: Vec<_> = (0..model.layers.len()).map(|l| model.coefficients(l)).collect();
+    let logarithm =
+        |d: &f64| -> f64 { layers.iter().map(|c| 2.0 * (c.alpha.ln() + c.gamma * d.ln())).sum() };
+    let part = engine.part();
+    let within = |log: f64| log.abs() < 300.0 * std::f64::consts::LN_10;
+    match part.degree[..part.owned].iter().map(logarithm).find(|&log| !within(log)) {
+        None => Ok(()),
+        Some(log) => Err(Error::Numeric(format!(
+            "the posterior precision is not positive definite in double precision: the scales of the \
+             layers multiply to 10^{:.0}",
+            log / std::f64::consts::LN_10
+        ))),
+    }
 }
 
 /// What Rao–Blackwellisation needs, or nothing on graphs where `G` has too many entries.
