@@ -4,7 +4,7 @@
 use super::{
     Choice, Linear, Observations, Options, Precision, Preconditioner, Problem, cg, draw, schwarz,
 };
-use crate::error::{CgError, Result};
+use crate::error::{CgError, Error, Result};
 use crate::field::rowwise::Rowwise;
 use crate::random::{Purpose, Stream};
 
@@ -111,7 +111,11 @@ impl<E: Rowwise> Solver<E> {
             draw(engine, self.seed, first as u64, &mut self.w, &mut self.v);
         }
         precision.right_hand_side(engine, &mut self.w, &self.v, &mut self.b);
-        let info = self.conjugate_gradients(engine, precision)?;
+        let solved = self.conjugate_gradients(engine, precision);
+        let info = solved.map_err(|e| match self.remark {
+            Some(why) => Error::Numeric(format!("{e} (no preconditioner \"schwarz\" here: {why})")),
+            None => e.into(),
+        })?;
         let b = engine.download(&self.b);
         let Some((linear, [u, scratch])) = &mut self.linear else {
             return Ok((info, engine.download(&self.x), b));
