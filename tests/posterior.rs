@@ -4,11 +4,11 @@ mod support;
 
 use dgmrf::CgError;
 use dgmrf::comm::World;
-use dgmrf::field::{Engine, native::Native};
+use dgmrf::field::{Engine, native::Native, rowwise::Rowwise};
 use dgmrf::graph::Graph;
 use dgmrf::model::{Gamma, Model};
 use dgmrf::partition::{self, Part, Partition, order::Order};
-use dgmrf::posterior::{self, Observations, Precision, Preconditioner, cg};
+use dgmrf::posterior::{self, Observations, Precision, Preconditioner, cg, schwarz};
 use dgmrf::random::{Purpose, Stream};
 use faer::Mat;
 use std::rc::Rc;
@@ -126,6 +126,10 @@ impl<E: Engine> System<E> {
     }
 }
 
+/// Blocks of which even small graphs have several.
+const SMALL_BLOCKS: schwarz::Options =
+    schwarz::Options { nodes: 12, overlap: Some(2), entries: [1 << 20, 1 << 20] };
+
 /// Solves on an engine with every preconditioner and compares with the dense solution.
 fn check_solutions<E: Engine>(case: &Case, engine: &mut E, what: &str, names: &[&str]) -> Vec<f64> {
     let mut system = case.system(engine);
@@ -137,6 +141,7 @@ fn check_solutions<E: Engine>(case: &Case, engine: &mut E, what: &str, names: &[
     for &name in names {
         let mut preconditioner = match name {
             "none" => Preconditioner::none(engine),
+            "schwarz" => Preconditioner::schwarz(engine, &system.precision, &SMALL_BLOCKS).unwrap(),
             _ => Preconditioner::jacobi(engine, &system.precision),
         };
         let mut x = engine.zeros(system.columns);
@@ -170,7 +175,7 @@ fn check_solutions<E: Engine>(case: &Case, engine: &mut E, what: &str, names: &[
 
 /// A check of a case on some engine.
 trait Check {
-    fn on<E: Engine>(&self, case: &Case, engine: &mut E, what: &str) -> Vec<f64>;
+    fn on<E: Rowwise>(&self, case: &Case, engine: &mut E, what: &str) -> Vec<f64>;
 }
 
 /// Checks the native engine; torch has to agree with it on `alike`, a shorter check (a tensor
@@ -202,7 +207,7 @@ fn on_all_engines(
 struct Solutions(&'static [&'static str]);
 
 impl Check for Solutions {
-    fn on<E: Engine>(&self, case: &Case, engine: &mut E, what: &str) -> Vec<f64> {
+    fn on<E: Rowwise>(&self, case: &Case, engine: &mut E, what: &str) -> Vec<f64> {
         check_solutions(case, engine, what, self.0)
     }
 }
@@ -217,8 +222,8 @@ fn solutions_on_ranks() {
                 on_all_engines(
                     &case,
                     world,
-                    &Solutions(&["none", "jacobi"]),
-                    &Solutions(&["jacobi"]),
+                    &Solutions(&["none", "jacobi", "schwarz"]),
+                    &Solutions(&["jacobi", "schwarz"]),
                 )
             })
             .collect()
@@ -257,6 +262,59 @@ fn finished_columns_are_dropped() {
     assert!(info.column_products < 16 * info.products * 4 / 5, "{info:?}");
     let error = relative_error(&engine.download(&x), &engine.download(&exact));
     assert!(error < 1e-7, "{error:.1e}");
+}
+
+/// A lattice of 40 x 40 nodes, observed around a hole of 30 x 30.
+fn lattice_with_hole(depth: usize, rho: f64) -> Case {
+    let side = 40;
+    let mut case = Case::random(side * side, false, depth, 2, 11);
+    let right = (0..side * side).filter(|i| i % side + 1 < side).map(|i| (i, i + 1));
+    let down = (0..side * (side - 1)).map(|i| (i, i + side));
+    let pairs = right.chain(down).map(|(i, j)| (i as u32, j as u32));
+    case.graph = graphs::from_pairs(side * side, pairs);
+    let inside = |k: usize| (5..35).contains(&k);
+    case.observed = (0..side * side).map(|i| !(inside(i % side) && inside(i / side))).collect();
+    case.layers = vec![(1.0, rho, 0.3, 0.1); depth];
+    case
+}
+
+/// Where nothing is observed the diagonal is of little use; blocks are, on any number of ranks.
+#[test]
+fn blocks_bridge_unobserved_regions() {
+    let solutions = on_ranks("blocks_bridge_unobserved_regions", &[1, 2, 3, 4], |world| {
+        let case = lattice_with_hole(2, -0.95);
+        let mut engine = Native::<f64>::new(world.clone(), case.part(world)).expect("an engine");
+        let mut system = case.system(&mut engine);
+        let options = cg::Options { tolerance: 1e-10, verify: true, ..Default::default() };
+        let [mut x, mut y] = [0; 2].map(|_| engine.zeros(3));
+        let mut jacobi = Preconditioner::jacobi(&engine, &system.precision);
+        let slow = system.solve(&mut engine, &mut jacobi, &mut x, &options).expect("solution");
+        let settings = schwarz::Options { nodes: 200, ..Default::default() };
+        let made = Preconditioner::schwarz(&engine, &system.precision, &settings);
+        let mut blocks = made.expect("blocks");
+        let fast = system.solve(&mut engine, &mut blocks, &mut y, &options).expect("solution");
+        let (slow, fast) = (slow.iterations, fast.iterations);
+        assert!(slow > 8 * fast && fast < 40, "{slow} and {fast} iterations");
+        let error = relative_error(&engine.download(&y), &engine.download(&x));
+        assert!(error < 1e-6, "{error:.1e}"); // the residual of the slow one says little
+
+        // They follow the parameters: made for others they are poor, until they are told.
+        let other = Model::from_coefficients(&[(3.0, -0.3, 0.3, 0.0); 2], Gamma::Free).unwrap();
+        system.precision.prepare(&engine, &other, 0.01);
+        blocks.prepare(&engine, &system.precision);
+        let mut system = case.system(&mut engine);
+        let stale = system.solve(&mut engine, &mut blocks, &mut x, &options).expect("solution");
+        blocks.prepare(&engine, &system.precision);
+        let again = system.solve(&mut engine, &mut blocks, &mut x, &options).expect("solution");
+        assert_eq!(again.iterations, fast);
+        assert!(stale.iterations > 2 * fast, "{} and {fast}", stale.iterations);
+        assert_eq!(engine.download(&x), engine.download(&y), "bit for bit");
+        system.gather(&engine, &x)
+    });
+    for (k, result) in solutions.iter().enumerate().skip(1) {
+        let error = relative_error(result, &solutions[0]);
+        assert!(error < 1e-8, "{} ranks differ from 1 by {error:.1e}", k + 1);
+    }
 }
 
 /// The bound on the error holds, and is not far from the error itself.
@@ -402,7 +460,7 @@ fn dense_posterior(case: &Case, features: usize, prior_precision: f64) -> (Vec<f
 }
 
 /// Posterior of a case on an engine, gathered on rank 0: mean, variance, its error, samples.
-fn posterior_of<E: Engine>(
+fn posterior_of<E: Rowwise>(
     case: &Case,
     engine: &mut E,
     features: usize,
@@ -445,7 +503,7 @@ fn posterior_of<E: Engine>(
 struct Posteriors(&'static [(usize, f64)], &'static [Variance], usize);
 
 impl Check for Posteriors {
-    fn on<E: Engine>(&self, case: &Case, engine: &mut E, what: &str) -> Vec<f64> {
+    fn on<E: Rowwise>(&self, case: &Case, engine: &mut E, what: &str) -> Vec<f64> {
         let mut all = Vec::new();
         for &(features, prior_precision) in self.0 {
             let (mean, variance) = dense_posterior(case, features, prior_precision);
@@ -517,6 +575,45 @@ fn samples_have_the_covariance_of_the_posterior() {
     }
 }
 
+/// `auto` turns to blocks where the diagonal is slow, and says why where there are none.
+#[test]
+fn slow_problems_are_given_blocks() {
+    let posterior = |case: &Case, choice: Choice| {
+        let (model, mut engine) = (case.model(), native(case));
+        let ids = engine.part().owned_ids().to_vec();
+        let y: Vec<f64> = ids.iter().map(|&i| case.y[i as usize]).collect();
+        let observed: Vec<bool> = ids.iter().map(|&i| case.observed[i as usize]).collect();
+        let (sigma, features) = (case.sigma, None);
+        let problem = Problem { model: &model, sigma, y: &y, observed: &observed, features };
+        let options = Options { preconditioner: choice, ..tight(Variance::Mc, 10) };
+        infer(&mut engine, &problem, &options, None).expect("a posterior")
+    };
+    let case = lattice_with_hole(2, -0.98);
+    let [auto, blocks] = [Choice::Auto, Choice::Schwarz].map(|choice| posterior(&case, choice));
+    assert_eq!((auto.info.preconditioner, auto.info.remark), ("schwarz", None));
+    assert_eq!(auto, blocks, "the search for a preconditioner leaves no trace");
+    let easy = posterior(&lattice_with_hole(1, -0.5), Choice::Auto);
+    assert_eq!((easy.info.preconditioner, easy.info.remark), ("jacobi", None));
+    // Everybody knows everybody within two hops: no blocks by their size, or one of all nodes.
+    let mut star = Case::random(300, false, 1, 0, 3);
+    star.graph = graphs::from_pairs(300, (1..300).map(|i| (0, i)));
+    let engine = native(&star);
+    let mut precision = Precision::new(&engine, 1, &vec![true; 300]);
+    precision.prepare(&engine, &star.model(), 0.1);
+    let few = schwarz::Options { entries: [1 << 20, 10_000], ..Default::default() };
+    let refused = Preconditioner::schwarz(&engine, &precision, &few).err();
+    assert!(refused.is_some_and(|why| why.contains("memory")), "{refused:?}");
+    let few = schwarz::Options { entries: [100, 1 << 20], ..Default::default() };
+    let refused = Preconditioner::schwarz(&engine, &precision, &few).err();
+    assert!(refused.is_some_and(|why| why.contains("reach")), "{refused:?}");
+    let (mean, _) = dense_posterior(&star, 0, 0.0);
+    let made = posterior(&star, Choice::Schwarz);
+    assert_eq!(made.info.preconditioner, "schwarz");
+    let ids = engine.part().owned_ids();
+    let expected: Vec<f64> = ids.iter().map(|&i| mean[i as usize]).collect();
+    assert!(relative_error(&made.mean, &expected) < 1e-8);
+}
+
 #[test]
 fn wrong_settings_are_refused() {
     let case = Case::random(30, false, 1, 0, 7);
@@ -531,6 +628,16 @@ fn wrong_settings_are_refused() {
     assert!(fails(1e-200, &case.y, &options).contains("sigma"));
     assert!(fails(0.1, &[f64::NAN; 30], &options).contains("no finite value"));
     assert!(fails(0.1, &case.y, &Options { samples: 1, ..options.clone() }).contains("at least 2"));
-    let huge = Options { batch: Some(1 << 40), ..options };
+    let huge = Options { batch: Some(1 << 40), ..options.clone() };
     assert!(fails(0.1, &case.y, &huge).contains("GB"));
+    // Layers that vanish in double precision leave nothing to hold unobserved nodes.
+    let model = Model::from_coefficients(&[(1e-200, -1e-201, 0.5, 0.0)], Gamma::Free).unwrap();
+    let observed: Vec<bool> = (0..30).map(|i| i > 10).collect();
+    for preconditioner in [Choice::None, Choice::Jacobi, Choice::Schwarz, Choice::Auto] {
+        let (y, features) = (&case.y[..], None);
+        let problem = Problem { model: &model, sigma: 0.1, y, observed: &observed, features };
+        let options = Options { preconditioner, ..options.clone() };
+        let error = infer(&mut engine, &problem, &options, None).unwrap_err().to_string();
+        assert!(error.contains("not positive definite"), "{preconditioner:?}: {error}");
+    }
 }

@@ -419,6 +419,7 @@ impl Summary {
             "samples": info.samples,
             "batch": info.batch,
             "preconditioner": info.preconditioner,
+            "preconditioner_remark": info.remark.map(|why| format!("no blocks: {why}")),
             "iterations": info.iterations,
             "column_products": info.column_products,
             "residual": info.residual,
@@ -434,6 +435,9 @@ impl Summary {
                 "warning: nodes reach too many others here for variance = \"rbmc\": plain Monte \
                  Carlo was used"
             );
+        }
+        if let Some(why) = info.remark {
+            eprintln!("warning: no preconditioner \"schwarz\" here: {why}");
         }
         let samples = match info.samples {
             0 => word(info.variance),

@@ -46,6 +46,18 @@ impl Vicinity {
     /// The part with `depth` complete rings around it; values are wanted for the first
     /// `fetched` of them ([`Vicinity::fetch`]). All ranks call it.
     pub fn collect(world: &World, part: &Part, depth: usize, fetched: usize) -> Self {
+        Self::collect_within(world, part, depth, fetched, usize::MAX).expect("no limit")
+    }
+
+    /// The same, or nothing on all ranks where one of them would hold more rows than its `limit`:
+    /// on graphs with hubs, a few hops may be the whole graph.
+    pub fn collect_within(
+        world: &World,
+        part: &Part,
+        depth: usize,
+        fetched: usize,
+        limit: usize,
+    ) -> Option<Self> {
         let mut builder = Builder::new(part);
         let mut ring = 0..part.owned;
         for level in 0..=depth {
@@ -57,8 +69,13 @@ impl Vicinity {
             let end = builder.vicinity.ids.len();
             ring = builder.vicinity.complete..end;
             builder.vicinity.rings.push(end);
+            let mut beyond = [f64::from(u8::from(end > limit))];
+            world.max(&mut beyond);
+            if beyond[0] > 0.0 {
+                return None;
+            }
         }
-        builder.finish(world, fetched)
+        Some(builder.finish(world, fetched))
     }
 
     /// The whole graph on rank 0, rows in the order of ids, without any ring; nothing elsewhere.
@@ -140,6 +157,25 @@ impl Vicinity {
             }
         }
         out
+    }
+}
+
+impl Vicinity {
+    /// The way back: `ghosts` are values for the rows that [`Vicinity::fetch`] gave, and are added to
+    /// the owned rows of those who own them, rank by rank.
+    pub fn add_back(&self, world: &World, ghosts: &[f64], columns: usize, values: &mut [f64]) {
+        assert_eq!(values.len(), self.owned * columns, "one row of values per owned row");
+        let rows = |list: &Vec<u32>| {
+            let row = |&k: &u32| &ghosts[(k as usize - self.owned) * columns..][..columns];
+            list.iter().flat_map(row).copied().collect()
+        };
+        let received = world.all_to_all::<f64>(self.asked.iter().map(rows).collect());
+        for (places, more) in self.serves.iter().zip(received) {
+            for (&row, more) in places.iter().zip(more.chunks_exact(columns)) {
+                let row = &mut values[row as usize * columns..][..columns];
+                row.iter_mut().zip(more).for_each(|(v, m)| *v += m);
+            }
+        }
     }
 }
 

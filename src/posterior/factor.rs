@@ -1,14 +1,14 @@
 //! Sparse Cholesky factors (faer's), and what is read off them.
 
 use crate::error::{Error, Result};
-use faer::dyn_stack::{MemBuffer, MemStack};
+use faer::dyn_stack::{MemBuffer, MemStack, StackReq};
 use faer::sparse::linalg::SupernodalThreshold;
 use faer::sparse::linalg::cholesky::{
-    CholeskySymbolicParams, SymbolicCholesky, SymbolicCholeskyRaw, SymmetricOrdering,
+    CholeskySymbolicParams, LltRef, SymbolicCholesky, SymbolicCholeskyRaw, SymmetricOrdering,
     factorize_symbolic_cholesky,
 };
 use faer::sparse::{SparseColMatRef, SymbolicSparseColMatRef};
-use faer::{Par, Side};
+use faer::{Conj, MatMut, Par, Side};
 
 /// The lower half of a sparse symmetric matrix, column by column, rows ascending.
 #[derive(Debug, Default)]
@@ -39,12 +39,21 @@ pub struct Pattern {
 }
 
 impl Pattern {
-    /// Analyses the matrix.
+    /// Analyses the matrix, for a factor whose entries are to be read.
     pub fn new(matrix: &Lower) -> Result<Self> {
+        Self::analyse(matrix, SupernodalThreshold::FORCE_SIMPLICIAL)
+    }
+
+    /// Analyses the matrix, for a factor to solve with: dense panels where that pays.
+    pub fn to_solve(matrix: &Lower) -> Result<Self> {
+        Self::analyse(matrix, SupernodalThreshold::AUTO)
+    }
+
+    fn analyse(matrix: &Lower, threshold: SupernodalThreshold) -> Result<Self> {
         let n = matrix.size();
         let pattern = SymbolicSparseColMatRef::new_checked(n, n, &matrix.ends, None, &matrix.rows);
         let params = CholeskySymbolicParams {
-            supernodal_flop_ratio_threshold: SupernodalThreshold::FORCE_SIMPLICIAL,
+            supernodal_flop_ratio_threshold: threshold,
             ..Default::default()
         };
         factorize_symbolic_cholesky(pattern, Side::Lower, SymmetricOrdering::Amd, params)
@@ -59,6 +68,15 @@ impl Pattern {
 
     /// Computes the factor of a matrix of this pattern.
     pub fn factorise(self, matrix: &Lower) -> Result<Factor> {
+        let mut factor = Factor { symbolic: self.symbolic, values: Vec::new() };
+        factor.update(matrix)?;
+        Ok(factor)
+    }
+}
+
+impl Factor {
+    /// Becomes the factor of another matrix of the same pattern, or stays as it is.
+    pub fn update(&mut self, matrix: &Lower) -> Result<()> {
         let n = matrix.size();
         let pattern = SymbolicSparseColMatRef::new_checked(n, n, &matrix.ends, None, &matrix.rows);
         let view = SparseColMatRef::new(pattern, &matrix.values[..]);
@@ -81,11 +99,27 @@ impl Pattern {
                     "the posterior precision is not positive definite in double precision".into(),
                 )
             })?;
-        Ok(Factor { symbolic: self.symbolic, values })
+        self.values = values;
+        Ok(())
     }
-}
 
-impl Factor {
+    /// Bytes of scratch that [`Factor::solve`] needs for so many columns.
+    pub fn scratch(&self, columns: usize) -> StackReq {
+        self.symbolic.solve_in_place_scratch::<f64>(columns, Par::Seq)
+    }
+
+    /// `v` becomes `M⁻¹ v`; `[n, columns]`, row-major.
+    pub fn solve(&self, v: &mut [f64], columns: usize, scratch: &mut MemBuffer) {
+        let n = self.symbolic.nrows();
+        let rows = MatMut::from_row_major_slice_mut(v, n, columns);
+        LltRef::new(&self.symbolic, &self.values).solve_in_place_with_conj(
+            Conj::No,
+            rows,
+            Par::Seq,
+            MemStack::new(scratch),
+        );
+    }
+
     /// Column pointers and rows of `L`: the diagonal first in each column.
     fn pattern(&self) -> (&[usize], &[usize]) {
         match self.symbolic.raw() {

@@ -2,14 +2,14 @@
 
 use super::columns::Columns;
 use super::conditional::{self, Conditionals};
-use super::features::{Coefficients, Features};
-use super::{Choice, Observations, Precision, Preconditioner, Variance, cg, draw, exact, memory};
+use super::solver::Solver;
+use super::{Choice, Features, Precision, Variance, cg, exact, memory, schwarz};
 use crate::error::{Error, Result};
 use crate::field::Engine;
+use crate::field::rowwise::Rowwise;
 use crate::model::Model;
 use crate::partition::Vicinity;
 use crate::progress::Progress;
-use crate::random::{Purpose, Stream};
 
 /// What is given, in the units that the layers work in. Rows are the owned rows of the rank.
 pub struct Problem<'a> {
@@ -74,14 +74,16 @@ pub struct Estimate {
 }
 
 /// How an estimate was computed.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, Default)]
 pub struct Info {
     /// The method behind the variances: another than was asked for where that did not fit.
     pub variance: Variance,
     /// Samples drawn.
     pub samples: usize,
-    /// The preconditioner that was used.
+    /// The preconditioner that was used in the end.
     pub preconditioner: &'static str,
+    /// Why it was not blocks, where they were wanted.
+    pub remark: Option<schwarz::Refusal>,
     /// Columns solved for at once.
     pub batch: usize,
     /// Iterations of the slowest column.
@@ -102,14 +104,14 @@ pub type Keep<'k> = &'k mut dyn FnMut(usize, usize, &[f64]) -> Result<()>;
 const LIMIT: usize = 100_000_000;
 
 /// Computes the posterior. All ranks call it.
-pub fn infer<E: Engine>(
+pub fn infer<E: Rowwise>(
     engine: &mut E,
     problem: &Problem,
     options: &Options,
     mut keep: Option<Keep>,
 ) -> Result<Estimate> {
     let world = engine.world().clone();
-    world.agree(check(problem, options))?;
+    world.agree(check(problem, options).and_then(|()| check_scales(engine, problem.model)))?;
     let mut precision = Precision::new(engine, problem.model.layers.len(), problem.observed);
     precision.prepare(engine, problem.model, problem.sigma);
 
@@ -121,9 +123,6 @@ pub fn infer<E: Engine>(
         (Variance::Rbmc, None) => Variance::Mc,
         (asked, _) => asked,
     };
-    let (mut preconditioner, name) =
-        Preconditioner::choose(engine, &mut precision, options.preconditioner)?;
-
     let count = problem.features.as_ref().map_or(0, |f| f.count);
     let samples =
         if variance == Variance::Exact && !options.keep_samples { 0 } else { options.samples };
@@ -131,47 +130,29 @@ pub fn infer<E: Engine>(
     let total = fixed + samples;
     let batch = memory::batch(engine, options.batch, total)?.max(fixed);
 
-    let mut solver = Solver::new(engine, problem, options, batch.min(total));
+    let first_samples = (batch - fixed).min(samples);
+    let mut solver =
+        Solver::new(engine, &precision, problem, options, batch.min(total), first_samples);
     let mut sums = vec![0.0; engine.part().owned];
     let mut estimate = Estimate {
         mean: Vec::new(),
         variance: Vec::new(),
         variance_error: None,
         coefficients: Vec::new(),
-        info: Info {
-            variance,
-            samples,
-            preconditioner: name,
-            batch,
-            iterations: 0,
-            column_products: 0,
-            residual: 0.0,
-            error: None,
-        },
+        info: Info { variance, samples, batch, ..Info::default() },
     };
     let mut progress = world.is_root().then(|| Progress::new("posterior", total as u64));
-    let mut coefficients = Coefficients::none();
     let mut drawn = 0;
     while drawn < samples || estimate.mean.is_empty() {
         let first = estimate.mean.is_empty();
         let ahead = if first { fixed } else { 0 };
         let here = (batch - ahead).min(samples - drawn);
-        let solved =
-            solver.solve(engine, &mut precision, &mut preconditioner, ahead, drawn, here)?;
-        estimate.info.add(&solved);
-        let (x, b) = (engine.download(&solver.x), engine.download(&solver.b));
         let width = ahead + here;
-        if first && let Some(features) = &problem.features {
-            coefficients = solver.coefficients(engine, &mut precision, features, &x, width)?;
-        }
-        // x₀ becomes u = x + F c in every column.
-        let mut u = x;
-        let shares = solver.feature_shares(engine, &precision, problem, ahead, drawn, here);
-        let c = coefficients.solve(&world, shares, &b, width);
-        coefficients.add_effect(&c, &mut u, width);
+        let (solved, u, b) = solver.solve(engine, &mut precision, first, drawn, here)?;
+        estimate.info.add(&solved);
         if first {
             estimate.mean = u.iter().step_by(width).copied().collect();
-            estimate.coefficients = c.iter().step_by(width).copied().collect();
+            estimate.coefficients = solver.coefficients();
         }
         let (u, b) = (without(&u, width, ahead), without(&b, width, ahead));
         match &conditionals {
@@ -201,9 +182,10 @@ pub fn infer<E: Engine>(
         }
     }
 
+    (estimate.info.preconditioner, estimate.info.remark) = (solver.name, solver.remark);
     if variance == Variance::Exact {
         estimate.variance = exact::variances(engine, &precision)?;
-        coefficients.add_variance(&mut estimate.variance);
+        solver.add_variance(engine, &mut estimate.variance);
         return Ok(estimate);
     }
     // The variance of a mean of squares of Gaussians around a known mean is 2 v² / K.
@@ -220,7 +202,7 @@ fn check(problem: &Problem, options: &Options) -> Result<()> {
     let Problem { sigma, y, observed, .. } = problem;
     if !(sigma.is_finite() && *sigma > 0.0 && sigma.powi(-2).is_finite()) {
         return Err(Error::Setting(format!(
-            "the standard deviation of the noise, sigma = {sigma}, must be a finite number above 0"
+            "the standard deviation of the noise, sigma = {sigma:e}, must be a finite number above 0"
         )));
     }
     if y.iter().zip(*observed).any(|(y, &o)| o && !y.is_finite()) {
@@ -230,6 +212,24 @@ fn check(problem: &Problem, options: &Options) -> Result<()> {
         return Err(Error::Setting("variances from samples need at least 2 of them".into()));
     }
     Ok(())
+}
+
+/// The diagonal of `GᵀG` is about `Π_l s_i²`: where that leaves double precision, nothing holds (or
+/// everything pins) a node without data, and iterations on the others would not notice.
+fn check_scales<E: Engine>(engine: &E, model: &Model) -> Result<()> {
+    let layers: Vec<_> = (0..model.layers.len()).map(|l| model.coefficients(l)).collect();
+    let logarithm =
+        |d: &f64| -> f64 { layers.iter().map(|c| 2.0 * (c.alpha.ln() + c.gamma * d.ln())).sum() };
+    let part = engine.part();
+    let within = |log: f64| log.abs() < 300.0 * std::f64::consts::LN_10;
+    match part.degree[..part.owned].iter().map(logarithm).find(|&log| !within(log)) {
+        None => Ok(()),
+        Some(log) => Err(Error::Numeric(format!(
+            "the posterior precision is not positive definite in double precision: the scales of the \
+             layers multiply to 10^{:.0}",
+            log / std::f64::consts::LN_10
+        ))),
+    }
 }
 
 /// What Rao–Blackwellisation needs, or nothing on graphs where `G` has too many entries.
@@ -265,141 +265,5 @@ impl Info {
             let errors = [self.error, column.error];
             self.error = errors.into_iter().flatten().reduce(f64::max);
         }
-    }
-}
-
-/// Blocks of a batch: right-hand sides are made from `w` and `v`, solutions are in `x`.
-struct Solver<E: Engine> {
-    w: E::Block,
-    v: E::Block,
-    b: E::Block,
-    x: E::Block,
-    drawn: [E::Block; 2],
-    data: Observations<E>,
-    work: cg::Workspace<E>,
-    cg: cg::Options,
-    seed: u64,
-    features: Option<(usize, Vec<f64>)>,
-}
-
-impl<E: Engine> Solver<E> {
-    fn new(engine: &E, problem: &Problem, options: &Options, columns: usize) -> Self {
-        let block = || engine.zeros(columns);
-        Solver {
-            w: block(),
-            v: block(),
-            b: block(),
-            x: block(),
-            drawn: [engine.zeros(0), engine.zeros(0)],
-            data: Observations::new(engine, problem.y),
-            work: cg::Workspace::new(engine),
-            cg: options.cg,
-            seed: options.seed,
-            features: problem.features.as_ref().map(|f| (f.count, f.values.clone())),
-        }
-    }
-
-    /// Solves for `ahead` columns of the mean and the features, and `count` samples from `first`.
-    fn solve(
-        &mut self,
-        engine: &mut E,
-        precision: &mut Precision<E>,
-        preconditioner: &mut Preconditioner<E>,
-        ahead: usize,
-        first: usize,
-        count: usize,
-    ) -> Result<cg::Info> {
-        let width = ahead + count;
-        [&mut self.w, &mut self.v, &mut self.b, &mut self.x]
-            .into_iter()
-            .for_each(|block| engine.resize(block, width));
-        let [w, v] = &mut self.drawn;
-        if ahead == 0 {
-            draw(engine, self.seed, first as u64, &mut self.w, &mut self.v);
-        } else {
-            if count > 0 {
-                [&mut *w, &mut *v].into_iter().for_each(|block| engine.resize(block, count));
-                draw(engine, self.seed, first as u64, w, v);
-                let places: Vec<(usize, usize)> = (0..count).map(|c| (c, ahead + c)).collect();
-                engine.copy_columns(w, &mut self.w, &places);
-                engine.copy_columns(v, &mut self.v, &places);
-            }
-            self.data.place_mean(engine, precision, &mut self.w, &mut self.v, 0);
-            if let Some((count, values)) = &self.features {
-                // Q̃ Z = σ⁻² m F.
-                [&mut *w, &mut *v].into_iter().for_each(|block| engine.resize(block, *count));
-                let scaled: Vec<f64> = values.iter().map(|f| f / precision.sigma()).collect();
-                engine.upload(&vec![0.0; scaled.len()], w);
-                engine.upload(&scaled, v);
-                let places: Vec<(usize, usize)> = (0..*count).map(|c| (c, 1 + c)).collect();
-                engine.copy_columns(w, &mut self.w, &places);
-                engine.copy_columns(v, &mut self.v, &places);
-            }
-        }
-        precision.right_hand_side(engine, &mut self.w, &self.v, &mut self.b);
-        Ok(cg::solve(
-            engine,
-            precision,
-            preconditioner,
-            &self.b,
-            &mut self.x,
-            &self.cg,
-            &mut self.work,
-        )?)
-    }
-
-    /// The small system of the coefficients, from the columns after the mean.
-    fn coefficients(
-        &mut self,
-        engine: &mut E,
-        precision: &mut Precision<E>,
-        features: &Features,
-        x: &[f64],
-        width: usize,
-    ) -> Result<Coefficients> {
-        let count = features.count;
-        let z: Vec<f64> =
-            x.chunks_exact(width).flat_map(|row| &row[1..1 + count]).copied().collect();
-        let (mut block, mut image) = (engine.zeros(count), engine.zeros(count));
-        engine.upload(&z, &mut block);
-        precision.stack().apply(engine, false, &mut block, &mut image);
-        let image = engine.download(&image);
-        let weight: Vec<f64> = precision.weight().collect();
-        let world = engine.world().clone();
-        world.agree(Coefficients::new(&world, features, z, &image, &weight))
-    }
-
-    /// This rank's share of the right-hand side of the coefficients, `[features, columns]`:
-    /// `σ⁻¹ Fᵀ m v` (with `v = y/σ` for the mean), for samples with `τ⁻¹` times white noise.
-    fn feature_shares(
-        &self,
-        engine: &E,
-        precision: &Precision<E>,
-        problem: &Problem,
-        ahead: usize,
-        first: usize,
-        count: usize,
-    ) -> Vec<f64> {
-        let Some(features) = &problem.features else { return Vec::new() };
-        let width = ahead + count;
-        let mut shares = vec![0.0; features.count * width];
-        let v = engine.download(&self.v);
-        let rows = features.values.chunks_exact(features.count).zip(v.chunks_exact(width));
-        for ((f, v), weight) in rows.zip(precision.weight()) {
-            for (f, share) in f.iter().zip(shares.chunks_exact_mut(width)) {
-                let factor = f * weight * precision.sigma();
-                share.iter_mut().zip(v).for_each(|(s, v)| *s += factor * v);
-            }
-        }
-        if engine.world().is_root() {
-            let stream = Stream::new(self.seed, Purpose::Posterior, 2);
-            let root = features.prior_precision.sqrt();
-            for (f, share) in shares.chunks_exact_mut(width).enumerate() {
-                for (k, s) in share[ahead..].iter_mut().enumerate() {
-                    *s += root * stream.normal(f as u64, (first + k) as u64);
-                }
-            }
-        }
-        shares
     }
 }

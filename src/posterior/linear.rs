@@ -11,11 +11,22 @@
 //! `x = x₀ − Z c`. This form of `S` is a sum of squares: nothing cancels, and an error of `Z` enters
 //! squared.
 
-use super::{Features, Precision};
+use super::Precision;
 use crate::error::{Error, Result};
 use crate::field::rowwise::Rowwise;
 use faer::linalg::solvers::{Llt, Solve};
 use faer::{Mat, Side};
+
+/// Features of the owned rows and the prior of their coefficients.
+#[derive(Debug, Clone)]
+pub struct Features {
+    /// Number of features.
+    pub count: usize,
+    /// `[owned, count]`, row-major.
+    pub values: Vec<f64>,
+    /// `τ⁻²`, the prior precision of every coefficient.
+    pub prior_precision: f64,
+}
 
 /// Features on an engine, and the blocks that eliminating them takes.
 pub struct Linear<E: Rowwise> {
@@ -33,7 +44,8 @@ pub struct Linear<E: Rowwise> {
     columns: usize,
     /// `c`, `[count, columns]`.
     coefficients: Vec<f64>,
-    /// `log det S` and `tr S⁻¹`.
+    /// Of `S`, with `log det S` and `tr S⁻¹`.
+    factor: Option<Llt<f64>>,
     log_det: f64,
     inverse_trace: f64,
     sums: Vec<f64>,
@@ -55,12 +67,7 @@ impl<E: Rowwise> Linear<E> {
         let block = || engine.zeros(count);
         let mut f = block();
         engine.upload(&features.values, &mut f);
-        let root = features.prior_precision.sqrt();
-        let mut drawn = vec![0.0; count * columns];
-        for (f, row) in drawn.chunks_exact_mut(columns).enumerate() {
-            row[1 + count..].iter_mut().enumerate().for_each(|(k, v)| *v = root * noise(f, k));
-        }
-        Linear {
+        let mut linear = Linear {
             count,
             prior_precision: features.prior_precision,
             f,
@@ -68,14 +75,30 @@ impl<E: Rowwise> Linear<E> {
             image: block(),
             effect: block(),
             weighted: block(),
-            noise: drawn,
+            noise: Vec::new(),
             columns,
             coefficients: vec![0.0; count * columns],
+            factor: None,
             log_det: 0.0,
             inverse_trace: 0.0,
             sums: vec![0.0; count * (count + columns)],
             places: (0..count).map(|k| (k, 1 + k)).collect(),
             back: (0..count).map(|k| (1 + k, k)).collect(),
+        };
+        linear.draw(columns, 1 + count, noise);
+        linear
+    }
+
+    /// Blocks of `columns` columns from here on, samples from column `first` on.
+    fn draw(&mut self, columns: usize, first: usize, noise: impl Fn(usize, usize) -> f64) {
+        let (count, root) = (self.count, self.prior_precision.sqrt());
+        self.columns = columns;
+        self.coefficients.resize(count * columns, 0.0);
+        self.sums.resize(count * (count + columns), 0.0);
+        self.noise.clear();
+        self.noise.resize(count * columns, 0.0);
+        for (f, row) in self.noise.chunks_exact_mut(columns).enumerate() {
+            row[first..].iter_mut().enumerate().for_each(|(k, v)| *v = root * noise(f, k));
         }
     }
 
@@ -122,7 +145,7 @@ impl<E: Rowwise> Linear<E> {
         u: &mut E::Block,
         scratch: &mut E::Block,
     ) -> Result<()> {
-        let (count, columns) = (self.count, self.columns);
+        let count = self.count;
         engine.copy_columns(x, &mut self.z, &self.back);
         precision.stack().apply(engine, false, &mut self.z, &mut self.image);
         let (one, minus) = (vec![1.0; count], vec![-1.0; count]);
@@ -131,19 +154,15 @@ impl<E: Rowwise> Linear<E> {
         precision.weigh(engine, &self.effect, &mut self.weighted);
 
         // S, then a − Zᵀb, in one reduction.
-        let (schur, right) = self.sums.split_at_mut(count * count);
-        let mut part = vec![0.0; count * count.max(columns)];
+        let (schur, _) = self.sums.split_at_mut(count * count);
+        let mut part = vec![0.0; count * count];
         engine.project(&self.image, &self.image, schur);
-        engine.project(&self.effect, &self.weighted, &mut part[..count * count]);
+        engine.project(&self.effect, &self.weighted, &mut part);
         schur.iter_mut().zip(&part).for_each(|(s, p)| *s += p);
-        precision.weigh_root(engine, v, scratch);
-        engine.project(&self.f, scratch, right);
-        let part = &mut part[..count * columns];
-        engine.project(&self.z, b, part);
-        right.iter_mut().zip(&*part).for_each(|(r, p)| *r -= p);
+        self.project_right(engine, precision, (v, b), scratch);
         engine.world().sum(&mut self.sums);
 
-        let (schur, right) = self.sums.split_at(count * count);
+        let schur = &self.sums[..count * count];
         let matrix = Mat::from_fn(count, count, |i, j| {
             let prior = if i == j { self.prior_precision } else { 0.0 };
             0.5 * (schur[i * count + j] + schur[j * count + i]) + prior
@@ -158,6 +177,55 @@ impl<E: Rowwise> Linear<E> {
         self.log_det = (0..count).map(|i| 2.0 * factor.L()[(i, i)].ln()).sum();
         let inverse = factor.solve(Mat::<f64>::identity(count, count));
         self.inverse_trace = (0..count).map(|i| inverse[(i, i)]).sum();
+        self.factor = Some(factor);
+        self.substitute(engine, x, u, scratch);
+        Ok(())
+    }
+
+    /// The same for a block of further samples alone, once [`Linear::eliminate`] has seen the
+    /// features.
+    pub fn eliminate_more(
+        &mut self,
+        engine: &mut E,
+        precision: &Precision<E>,
+        noise: impl Fn(usize, usize) -> f64,
+        (v, b): (&E::Block, &E::Block),
+        x: &mut E::Block,
+        [u, scratch]: [&mut E::Block; 2],
+    ) {
+        self.draw(engine.columns(x), 0, noise);
+        self.project_right(engine, precision, (v, b), scratch);
+        engine.world().sum(&mut self.sums[self.count * self.count..]);
+        self.substitute(engine, x, u, scratch);
+    }
+
+    /// Local `σ⁻¹ Fᵀ m v − Zᵀ b`.
+    fn project_right(
+        &mut self,
+        engine: &E,
+        precision: &Precision<E>,
+        (v, b): (&E::Block, &E::Block),
+        scratch: &mut E::Block,
+    ) {
+        let (_, right) = self.sums.split_at_mut(self.count * self.count);
+        let mut part = vec![0.0; right.len()];
+        precision.weigh_root(engine, v, scratch);
+        engine.project(&self.f, scratch, right);
+        engine.project(&self.z, b, &mut part);
+        right.iter_mut().zip(&part).for_each(|(r, p)| *r -= p);
+    }
+
+    /// `c = S⁻¹ (a − Zᵀ b)` from the sums over all ranks; `x₀` becomes `x`, and `u = x + F c`.
+    fn substitute(
+        &mut self,
+        engine: &E,
+        x: &mut E::Block,
+        u: &mut E::Block,
+        scratch: &mut E::Block,
+    ) {
+        let (count, columns) = (self.count, self.columns);
+        let factor = self.factor.as_ref().expect("the features have been eliminated");
+        let right = &self.sums[count * count..];
         let value = |i: usize, c: usize| right[i * columns + c] + self.noise[i * columns + c];
         let solved = factor.solve(Mat::from_fn(count, columns, value));
         for (k, c) in self.coefficients.iter_mut().enumerate() {
@@ -168,6 +236,20 @@ impl<E: Rowwise> Linear<E> {
         engine.subtract_linear(&self.effect, &opposite, x, u);
         engine.subtract_linear(&self.z, &self.coefficients, x, scratch);
         std::mem::swap(x, scratch);
-        Ok(())
+    }
+
+    /// Adds to the variances of `x` what the coefficients add to those of `x + F c`, at each owned
+    /// row: `(F − Z) S⁻¹ (F − Z)ᵀ`.
+    pub fn add_variance(&self, engine: &E, variance: &mut [f64]) {
+        let (count, Some(factor)) = (self.count, &self.factor) else { return };
+        let inverse = factor.solve(Mat::<f64>::identity(count, count));
+        let effect = engine.download(&self.effect);
+        for (effect, variance) in effect.chunks_exact(count).zip(variance) {
+            for a in 0..count {
+                for b in 0..count {
+                    *variance += effect[a] * inverse[(a, b)] * effect[b];
+                }
+            }
+        }
     }
 }

@@ -1,20 +1,22 @@
-//! How many columns to solve for at once.
+//! What fits into memory: how many columns to solve for at once.
 
+use crate::comm::World;
 use crate::error::{Error, Result};
 use crate::field::Engine;
 
 /// Columns that the kernels are fastest with: one tile.
 const TILE: usize = 16;
 /// Blocks that hold a column each while it is solved for (right-hand side and its two sources,
-/// solution, residual, direction, product, image, two between layers, and copies on the host).
-const BLOCKS: usize = 13;
+/// solution, residual, direction, product, image, two between layers, two preconditioned ones,
+/// room of the blocks of a preconditioner, and copies on the host).
+const BLOCKS: usize = 18;
 
 /// Columns of a batch out of `total`: what was asked for, or a tile, or what fits into half of
 /// the memory that is left. All ranks call it and get the same.
 pub(super) fn batch<E: Engine>(engine: &E, asked: Option<usize>, total: usize) -> Result<usize> {
     let world = engine.world();
     let column = (engine.part().ids.len() * BLOCKS * 8) as f64;
-    let left = available().map_or(f64::INFINITY, |bytes| bytes / world.local_size() as f64);
+    let left = share(world, 1.0);
     let fits = if column > 0.0 { (0.5 * left / column).floor() } else { f64::INFINITY };
     let mut least = [-fits];
     world.max(&mut least);
@@ -37,6 +39,11 @@ pub(super) fn batch<E: Engine>(engine: &E, asked: Option<usize>, total: usize) -
         Some(asked) => Ok(asked.max(1)),
         None => Ok(TILE.min(fits).min(total)),
     }
+}
+
+/// This rank's share of some fraction of the memory that is left on its machine, in bytes.
+pub(super) fn share(world: &World, fraction: f64) -> f64 {
+    available().map_or(f64::INFINITY, |bytes| fraction * bytes / world.local_size() as f64)
 }
 
 /// Bytes of memory that are left on this machine, where the system tells.

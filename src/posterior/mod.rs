@@ -1,8 +1,9 @@
 //! What is known of `x` given `y` and the parameters: `x | y, θ ~ N(μ, Q̃⁻¹)`.
 //!
 //! Here: the precision as an operator ([`Precision`]), conjugate gradients for it ([`cg`]) and
-//! their preconditioners ([`precondition`]), and what is made of them: posterior mean and samples.
-//! All of it is matrix-free, batched over columns and distributed; any engine will do.
+//! their preconditioners ([`precondition`], [`schwarz`]), and what is made of them: posterior mean,
+//! samples and variances. Batched over columns and distributed, on any engine; matrix-free but for
+//! the blocks of a preconditioner and exact variances.
 //! Not here: scores of predictions, and how the parameters were found.
 
 pub mod cg;
@@ -11,19 +12,20 @@ mod conditional;
 mod diagonal;
 mod exact;
 mod factor;
-mod features;
 mod file;
+mod gram;
 mod infer;
 mod linear;
 mod memory;
 mod perturb;
 mod precision;
 pub mod precondition;
+pub mod schwarz;
+mod solver;
 
-pub use features::Features;
 pub use file::{PosteriorFile, Writer};
 pub use infer::{Estimate, Info, Keep, Options, Problem, infer};
-pub use linear::Linear;
+pub use linear::{Features, Linear};
 pub use perturb::{Observations, draw};
 pub use precision::Precision;
 pub use precondition::{Choice, Preconditioner};

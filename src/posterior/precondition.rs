@@ -2,7 +2,7 @@
 
 use super::Precision;
 use super::diagonal;
-use crate::error::Result;
+use super::schwarz::{self, Refusal, Schwarz};
 use crate::field::Engine;
 
 /// Which preconditioner to use.
@@ -19,13 +19,15 @@ use crate::field::Engine;
 )]
 #[serde(rename_all = "kebab-case")]
 pub enum Choice {
-    /// Chosen by the data.
+    /// The diagonal of `Q̃`, and blocks where that converges slowly.
     #[default]
     Auto,
     /// The identity.
     None,
     /// The diagonal of `Q̃`.
     Jacobi,
+    /// Overlapping blocks of `Q̃`, each solved exactly: for large unobserved regions.
+    Schwarz,
 }
 
 /// `M⁻¹ ≈ Q̃⁻¹`, symmetric and positive definite.
@@ -40,6 +42,8 @@ pub enum Preconditioner<E: Engine> {
 pub trait Operator<E: Engine> {
     /// `z = M⁻¹ r`. Always called by all ranks together.
     fn apply(&mut self, engine: &mut E, r: &mut E::Block, z: &mut E::Block);
+    /// Follows new parameters of the precision it was made from. Called by all ranks together.
+    fn prepare(&mut self, engine: &E, precision: &Precision<E>);
 }
 
 /// A diagonal preconditioner.
@@ -58,18 +62,18 @@ impl<E: Engine> Preconditioner<E> {
         Self::Diagonal(Diagonal { inverse: engine.rows(&host), host, share: Vec::new() })
     }
 
-    /// Makes the one that was chosen, and says its name. All ranks call it.
-    pub fn choose(
-        engine: &mut E,
-        precision: &mut Precision<E>,
-        choice: Choice,
-    ) -> Result<(Self, &'static str)> {
-        Ok(match choice {
-            Choice::None => (Self::none(engine), "none"),
-            Choice::Auto | Choice::Jacobi => {
-                (Self::from_diagonal(engine, &diagonal::exact(engine, precision)), "jacobi")
-            }
-        })
+    /// The diagonal of `Q̃`, exact wherever it can be had. All ranks call it.
+    pub fn exact_jacobi(engine: &E, precision: &Precision<E>) -> Self {
+        Self::from_diagonal(engine, &diagonal::exact(engine, precision))
+    }
+
+    /// Overlapping blocks of `Q̃`, or why not on this graph. All ranks call it.
+    pub fn schwarz(
+        engine: &E,
+        precision: &Precision<E>,
+        options: &schwarz::Options,
+    ) -> Result<Self, Refusal> {
+        Schwarz::new(engine, precision, options).map(|made| Self::Operator(Box::new(made)))
     }
 
     /// The diagonal of `Q̃`: exact for one layer, its dominating term for more (see
@@ -90,10 +94,13 @@ impl<E: Engine> Preconditioner<E> {
     }
 
     /// Follows new parameters of the precision, where it is made from them by
-    /// [`Preconditioner::jacobi`]; others stay as they are (and stay valid: a preconditioner of
-    /// nearby parameters is one).
+    /// [`Preconditioner::jacobi`] or [`Preconditioner::schwarz`]; others stay as they are (and stay
+    /// valid: a preconditioner of nearby parameters is one).
     pub fn prepare(&mut self, engine: &E, precision: &Precision<E>) {
-        let Self::Diagonal(d) = self else { return };
+        let d = match self {
+            Self::Diagonal(d) => d,
+            Self::Operator(operator) => return operator.prepare(engine, precision),
+        };
         if d.share.is_empty() {
             return;
         }
@@ -102,7 +109,7 @@ impl<E: Engine> Preconditioner<E> {
         engine.set_rows(&d.host, &mut d.inverse);
     }
 
-    /// The diagonal of `M`, where that is all of it; ones for others. One value per local row.
+    /// The diagonal of `M`, where that is all of it; empty for others. One value per local row.
     pub fn diagonal(&self) -> Vec<f64> {
         match self {
             Self::Diagonal(d) => d.host.iter().map(|inverse| 1.0 / inverse).collect(),

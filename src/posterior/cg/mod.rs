@@ -31,7 +31,7 @@ pub struct Options {
     /// not matter.
     pub warm_start: bool,
     /// Whether to compute the residual of the result anew, and to go on where rounding has left it
-    /// above the tolerance. Costs two products.
+    /// above the tolerance. Costs one product and one reduction.
     pub verify: bool,
 }
 
@@ -73,7 +73,10 @@ pub struct ColumnInfo {
 
 /// Below this share of the last one, the predicted `γ` is mostly rounding, and no reason to stop.
 const TRUSTED: f64 = 1e-10;
-/// Iterations between looks at the bound of the error.
+/// Below this share of that of the right-hand side, `γ` is rounding and may even be negative: the
+/// relative residual is below `1e-14`.
+const NOTHING: f64 = 1e-28;
+/// Iterations between looks at the bound of the error, where iterations are cheap.
 const LOOK: usize = 4;
 
 /// Solves `Q̃ x = b` for every column of `b`. All ranks call it and come to the same end.
@@ -86,7 +89,7 @@ pub fn solve<E: Engine>(
     options: &Options,
     work: &mut Workspace<E>,
 ) -> Result<Info, CgError> {
-    let mut info = run(engine, precision, preconditioner, b, x, options, work)?;
+    let mut info = run(engine, precision, preconditioner, b, x, (options, false), work)?;
     if options.verify {
         // From the result, with the true residual: nothing to do where that is small. It may be
         // a little larger than the one that was followed along.
@@ -96,7 +99,7 @@ pub fn solve<E: Engine>(
             tolerance: 2.0 * options.tolerance,
             ..*options
         };
-        let check = run(engine, precision, preconditioner, b, x, &again, work)?;
+        let check = run(engine, precision, preconditioner, b, x, (&again, true), work)?;
         info.iterations += check.iterations;
         info.products += check.products;
         info.column_products += check.column_products;
@@ -108,13 +111,15 @@ pub fn solve<E: Engine>(
     Ok(info)
 }
 
+/// `check` says that the columns are those of the last run: their references are known, and there may
+/// be nothing to do.
 fn run<E: Engine>(
     engine: &mut E,
     precision: &mut Precision<E>,
     preconditioner: &mut Preconditioner<E>,
     b: &E::Block,
     x: &mut E::Block,
-    options: &Options,
+    (options, check): (&Options, bool),
     work: &mut Workspace<E>,
 ) -> Result<Info, CgError> {
     let columns = engine.columns(b);
@@ -131,8 +136,10 @@ fn run<E: Engine>(
     // r = b − Q̃ x and p = z = M⁻¹ r. The norm of b joins the first reduction.
     engine.copy_columns(b, &mut work.r, &all);
     if options.warm_start {
-        preconditioner.apply(engine, &mut work.r, &mut work.p);
-        engine.dots(&work.r, &work.p, &mut work.dots[3 * columns..]);
+        if !check {
+            preconditioner.apply(engine, &mut work.r, &mut work.p);
+            engine.dots(&work.r, &work.p, &mut work.dots[3 * columns..]);
+        }
         precision.apply(engine, x, &mut work.s);
         info.products += 1;
         info.column_products += columns;
@@ -149,6 +156,21 @@ fn run<E: Engine>(
         preconditioner.apply(engine, &mut work.r, &mut work.z);
         engine.copy_columns(&work.z, &mut work.p, &all);
     }
+    if check {
+        let z = if diagonal { &work.p } else { &work.z };
+        engine.dots(&work.r, z, &mut work.dots[..columns]);
+        engine.world().sum(&mut work.dots[..columns]);
+        let mut small = true;
+        for (told, (gamma, reference)) in
+            info.columns.iter_mut().zip(work.dots.iter().zip(&work.references))
+        {
+            told.residual = relative(*gamma, *reference);
+            small &= told.residual <= options.tolerance;
+        }
+        if small {
+            return Ok(info);
+        }
+    }
     let mut in_place = true; // x is still the caller's block
 
     for iteration in 1usize.. {
@@ -157,7 +179,8 @@ fn run<E: Engine>(
         info.products += 1;
         info.column_products += width;
         let first = iteration == 1;
-        let sums = if first && options.warm_start { 4 * width } else { 3 * width };
+        let with_norm = first && options.warm_start && !check;
+        let sums = if with_norm { 4 * width } else { 3 * width };
         match preconditioner {
             Preconditioner::Diagonal(d) => {
                 let dots = &mut work.dots[..3 * width];
@@ -177,12 +200,17 @@ fn run<E: Engine>(
             if column.done {
                 continue;
             }
-            let (curvature, turn, gamma) =
+            let (curvature, turn, mut gamma) =
                 (work.dots[k], work.dots[width + k], work.dots[2 * width + k]);
             if first {
-                let norm = if options.warm_start { work.dots[3 * width + k] } else { gamma };
+                let norm = if with_norm { work.dots[3 * width + k] } else { gamma };
                 // Nothing to solve: then the residual of the first guess is what must shrink.
-                column.reference = if norm > 0.0 { norm } else { gamma };
+                let reference = if norm > 0.0 { norm } else { gamma };
+                column.reference = if check { work.references[k] } else { reference };
+                work.references[k] = column.reference;
+            }
+            if gamma.abs() <= NOTHING * column.reference {
+                gamma = 0.0;
             }
             let target = options.tolerance * options.tolerance * column.reference;
             let told = &mut info.columns[column.place];
@@ -192,8 +220,8 @@ fn run<E: Engine>(
                 if gamma > target || options.error.is_infinite() {
                     return gamma <= target;
                 }
-                if !iteration.is_multiple_of(LOOK) {
-                    return gamma == 0.0;
+                if gamma > 0.0 && diagonal && !iteration.is_multiple_of(LOOK) {
+                    return false;
                 }
                 steps.lower_to_ritz(smallest);
                 let error = steps.error(*smallest, gamma);

@@ -17,6 +17,8 @@ pub struct Workspace<E: Engine> {
     pub(super) alpha: Vec<f64>,
     pub(super) beta: Vec<f64>,
     pub(super) dots: Vec<f64>,
+    /// `⟨b, M⁻¹ b⟩` of each column of the caller.
+    pub(super) references: Vec<f64>,
     /// The steps of each column of the caller.
     pub(super) steps: Vec<Steps>,
 }
@@ -35,6 +37,7 @@ impl<E: Engine> Workspace<E> {
             alpha: Vec::new(),
             beta: Vec::new(),
             dots: Vec::new(),
+            references: Vec::new(),
             steps: Vec::new(),
         }
     }
@@ -49,6 +52,7 @@ impl<E: Engine> Workspace<E> {
         self.alpha.resize(columns, 0.0);
         self.beta.resize(columns, 0.0);
         self.dots.resize(4 * columns, 0.0);
+        self.references.resize(columns, 0.0);
         if self.steps.len() < columns {
             self.steps.resize_with(columns, Steps::default);
         }

@@ -1,0 +1,207 @@
+//! One batch of columns after another: right-hand sides, conjugate gradients with the preconditioner
+//! that suits them, and the linear model in the features.
+
+use super::{
+    Choice, Linear, Observations, Options, Precision, Preconditioner, Problem, cg, draw, schwarz,
+};
+use crate::error::{CgError, Error, Result};
+use crate::field::rowwise::Rowwise;
+use crate::random::{Purpose, Stream};
+
+/// Iterations after which `auto` takes conjugate gradients with the diagonal for slow, and turns to
+/// blocks: about what solving with blocks costs, which grows faster with the layers than a product
+/// does. Small graphs are a single block, cheap to make and solved for at once.
+fn patience(nodes: usize, layers: usize) -> usize {
+    if nodes <= schwarz::Options::default().nodes { 100 } else { 200 * layers }
+}
+
+/// Blocks of a batch: right-hand sides `b` are made from `w` and `v`, solutions are in `x`.
+pub(super) struct Solver<E: Rowwise> {
+    w: E::Block,
+    v: E::Block,
+    b: E::Block,
+    x: E::Block,
+    /// Samples before they are placed beside the columns of the mean and the features.
+    drawn: [E::Block; 2],
+    data: Observations<E>,
+    /// Features, with room for `u = x + F c` and one more block.
+    linear: Option<(Linear<E>, [E::Block; 2])>,
+    work: cg::Workspace<E>,
+    cg: cg::Options,
+    seed: u64,
+    preconditioner: Preconditioner<E>,
+    /// Its name, after how many iterations it may still be replaced by blocks, and why there are none.
+    pub name: &'static str,
+    patience: Option<usize>,
+    pub remark: Option<schwarz::Refusal>,
+}
+
+impl<E: Rowwise> Solver<E> {
+    /// Room for `columns` columns, of which `samples` are samples in the first batch.
+    pub fn new(
+        engine: &mut E,
+        precision: &Precision<E>,
+        problem: &Problem,
+        options: &Options,
+        columns: usize,
+        samples: usize,
+    ) -> Self {
+        let block = || engine.zeros(columns);
+        let linear = problem.features.as_ref().map(|features| {
+            let noise = feature_noise(options.seed, 0);
+            (Linear::new(engine, features, samples, noise), [block(), block()])
+        });
+        let mut solver = Solver {
+            w: block(),
+            v: block(),
+            b: block(),
+            x: block(),
+            drawn: [engine.zeros(0), engine.zeros(0)],
+            data: Observations::new(engine, problem.y),
+            linear,
+            work: cg::Workspace::new(engine),
+            cg: options.cg,
+            seed: options.seed,
+            preconditioner: Preconditioner::none(engine),
+            name: "none",
+            patience: None,
+            remark: None,
+        };
+        match options.preconditioner {
+            Choice::None => {}
+            Choice::Schwarz if solver.turn_to_blocks(engine, precision) => {}
+            chosen => {
+                solver.preconditioner = Preconditioner::exact_jacobi(engine, precision);
+                solver.name = "jacobi";
+                let patience = patience(engine.part().nodes, precision.coefficients().len());
+                let may_turn = chosen == Choice::Auto && options.cg.max_iterations > patience;
+                solver.patience = may_turn.then_some(patience);
+            }
+        }
+        solver
+    }
+
+    /// Takes blocks as preconditioner, if there can be any.
+    fn turn_to_blocks(&mut self, engine: &E, precision: &Precision<E>) -> bool {
+        match Preconditioner::schwarz(engine, precision, &Default::default()) {
+            Ok(made) => (self.preconditioner, self.name) = (made, "schwarz"),
+            Err(why) => self.remark = Some(why),
+        }
+        self.remark.is_none()
+    }
+
+    /// Solves for the mean and the features, if `first_batch`, and `count` samples from `first`.
+    /// Gives `u = x + F c` and `b` of the owned rows, row-major.
+    pub fn solve(
+        &mut self,
+        engine: &mut E,
+        precision: &mut Precision<E>,
+        first_batch: bool,
+        first: usize,
+        count: usize,
+    ) -> Result<(cg::Info, Vec<f64>, Vec<f64>)> {
+        let features = self.linear.as_ref().map_or(0, |(linear, _)| linear.count());
+        let ahead = if first_batch { 1 + features } else { 0 };
+        [&mut self.w, &mut self.v, &mut self.b, &mut self.x]
+            .into_iter()
+            .for_each(|block| engine.resize(block, ahead + count));
+        if first_batch {
+            self.place(engine, precision, features, count);
+        } else {
+            draw(engine, self.seed, first as u64, &mut self.w, &mut self.v);
+        }
+        precision.right_hand_side(engine, &mut self.w, &self.v, &mut self.b);
+        let solved = self.conjugate_gradients(engine, precision);
+        let info = solved.map_err(|e| match self.remark {
+            Some(why) => Error::Numeric(format!("{e} (no preconditioner \"schwarz\" here: {why})")),
+            None => e.into(),
+        })?;
+        let b = engine.download(&self.b);
+        let Some((linear, [u, scratch])) = &mut self.linear else {
+            return Ok((info, engine.download(&self.x), b));
+        };
+        [&mut *u, &mut *scratch].into_iter().for_each(|b| engine.resize(b, ahead + count));
+        let sources = (&self.v, &self.b);
+        if first_batch {
+            let done = linear.eliminate(engine, precision, sources, &mut self.x, u, scratch);
+            engine.world().clone().agree(done)?;
+        } else {
+            let noise = feature_noise(self.seed, first);
+            linear.eliminate_more(engine, precision, noise, sources, &mut self.x, [u, scratch]);
+        }
+        Ok((info, engine.download(u), b))
+    }
+
+    /// Sources of the first batch: the mean, the features, and `count` samples.
+    fn place(
+        &mut self,
+        engine: &mut E,
+        precision: &mut Precision<E>,
+        features: usize,
+        count: usize,
+    ) {
+        let [w, v] = &mut self.drawn;
+        if count > 0 {
+            [&mut *w, &mut *v].into_iter().for_each(|block| engine.resize(block, count));
+            draw(engine, self.seed, 0, w, v);
+            let places: Vec<(usize, usize)> = (0..count).map(|c| (c, 1 + features + c)).collect();
+            engine.copy_columns(w, &mut self.w, &places);
+            engine.copy_columns(v, &mut self.v, &places);
+        }
+        self.data.place_mean(engine, precision, &mut self.w, &mut self.v, 0);
+        if let Some((linear, _)) = &mut self.linear {
+            let places: Vec<(usize, usize)> = (0..features).map(|c| (c, 1 + c)).collect();
+            engine.copy_columns(&engine.zeros(features), &mut self.w, &places);
+            linear.place(engine, precision.sigma(), &mut self.v);
+        }
+    }
+
+    fn conjugate_gradients(
+        &mut self,
+        engine: &mut E,
+        precision: &mut Precision<E>,
+    ) -> Result<cg::Info, CgError> {
+        let mut options = self.cg;
+        if let Some(patience) = self.patience {
+            let short = cg::Options { max_iterations: patience, ..options };
+            match self.run(engine, precision, &short) {
+                Err(CgError::NoConvergence { .. } | CgError::NotAccurate { .. }) => {}
+                ended => return ended,
+            }
+            self.patience = None;
+            // Without blocks it goes on from where it is.
+            options.warm_start = !self.turn_to_blocks(engine, precision);
+        }
+        self.run(engine, precision, &options)
+    }
+
+    fn run(
+        &mut self,
+        engine: &mut E,
+        precision: &mut Precision<E>,
+        options: &cg::Options,
+    ) -> Result<cg::Info, CgError> {
+        let Solver { preconditioner, b, x, work, .. } = self;
+        cg::solve(engine, precision, preconditioner, b, x, options, work)
+    }
+
+    /// `E[c | y]`, after the first batch.
+    pub fn coefficients(&self) -> Vec<f64> {
+        let Some((linear, _)) = &self.linear else { return Vec::new() };
+        let columns = linear.coefficients().len() / linear.count();
+        linear.coefficients().iter().step_by(columns).copied().collect()
+    }
+
+    /// Adds what features add to exact variances.
+    pub fn add_variance(&self, engine: &E, variance: &mut [f64]) {
+        if let Some((linear, _)) = &self.linear {
+            linear.add_variance(engine, variance);
+        }
+    }
+}
+
+/// Standard normal number of feature `f` in sample `first + k`.
+fn feature_noise(seed: u64, first: usize) -> impl Fn(usize, usize) -> f64 {
+    let stream = Stream::new(seed, Purpose::Posterior, 2);
+    move |f, k| stream.normal(f as u64, (first + k) as u64)
+}
