@@ -7,7 +7,7 @@
 //!
 //! ```text
 //!  files ─► graph ─► dataset ─► comm ─► partition ─► field ─► model ─► logdet ─► posterior ─►
-//!  checkpoint ─► train ─► config ─► cli
+//!  checkpoint ─► train ─► metrics ─► config ─► cli
 //! ```
 //!
 //! | room | what it holds |
@@ -19,9 +19,10 @@
 //! | [`field`] | blocks of node values and the engines that compute on them, native and torch |
 //! | [`model`] | parameters and the stack of layers: forward, transpose, gradient |
 //! | [`logdet`] | the spectrum of a graph, and `log|det G|` of layers from it |
-//! | [`posterior`] | `x | y, θ`: conjugate gradients, mean, samples |
+//! | [`posterior`] | `x | y, θ`: conjugate gradients, mean, samples, variances |
 //! | [`checkpoint`] | the state of a run on disk, continued bit for bit |
-//! | [`train`] | fitting the parameters: the expected log-joint, Adam, the ELBO |
+//! | [`train`] | fitting the parameters: the marginal likelihood, the ELBO, the loop around them |
+//! | [`metrics`] | scores of predictions |
 //! | [`config`] | the TOML settings of a run |
 //! | [`cli`] | one file per subcommand of the `dgmrf` program |
 //!
