@@ -52,7 +52,7 @@ fn data_that_is_there_is_used_and_the_settings_are_recorded() {
     }
     let record = dir.path().join("out/of/here/config.toml");
     let config = Config::load::<&str>(&record, &[]).unwrap();
-    assert_eq!((config.model.layers, config.train.iterations), (4, Some(100)));
+    assert_eq!((config.model.layers, config.train.iterations), (4, Some(200)));
     assert!(config.data.is_absolute() && config.data.exists(), "{}", config.data.display());
     let entries = std::fs::read_dir(record.parent().unwrap()).unwrap();
     let mut left: Vec<_> = entries.map(|e| e.unwrap().file_name().into_string().unwrap()).collect();
