@@ -285,7 +285,7 @@ fn marginal_options(config: &Config, nodes: usize) -> marginal::Options {
         starts: config.marginal.starts.unwrap_or(if nodes > 50_000 { 1 } else { 2 }),
         iterations: config.train.iterations(),
         learning_rate: config.train.learning_rate(),
-        probes: config.marginal.probes,
+        probes: config.marginal.probes.unwrap_or(if config.model.layers == 1 { 15 } else { 7 }),
         tolerance: config.marginal.tolerance,
         gain: config.marginal.gain,
         seed: config.train.seed,

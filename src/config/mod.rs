@@ -128,8 +128,10 @@ pub struct Marginal {
     /// 2, but 1 on graphs of more than 50 000 nodes.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub starts: Option<u64>,
-    /// Posterior deviations behind the score, at least 1.
-    pub probes: usize,
+    /// Random signs behind the score, at least 1. When absent 15 for one layer, whose systems are
+    /// cheap, and 7 for more.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub probes: Option<usize>,
     /// Relative residual of conjugate gradients, between 0 and 1.
     pub tolerance: f64,
     /// The fit ends when a step promises less gain of `log p(y)` than this (or than 1e-5 per node).
@@ -267,7 +269,7 @@ impl Default for Train {
 
 impl Default for Marginal {
     fn default() -> Self {
-        Marginal { starts: None, probes: 7, tolerance: 3e-4, gain: 0.1 }
+        Marginal { starts: None, probes: None, tolerance: 3e-4, gain: 0.1 }
     }
 }
 
@@ -410,7 +412,7 @@ impl Config {
         }
 
         at_least(1, self.marginal.starts.unwrap_or(1), "marginal.starts")?;
-        at_least(1, self.marginal.probes as u64, "marginal.probes")?;
+        at_least(1, self.marginal.probes.unwrap_or(1) as u64, "marginal.probes")?;
         let tolerance = self.marginal.tolerance;
         let between = "must lie between 0 and 1, both excluded";
         need(tolerance > 0.0 && tolerance < 1.0, "marginal.tolerance", between)?;
