@@ -78,6 +78,9 @@ pub enum Error {
         /// Its error.
         message: String,
     },
+    /// The ranks have failed together, and the first of them says why.
+    #[error("the ranks have failed together")]
+    FailedTogether,
 }
 
 /// Why conjugate gradients gave no solution; there is never a silent half of one.

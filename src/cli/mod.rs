@@ -20,7 +20,7 @@ mod train;
 mod values;
 
 use crate::comm;
-use crate::error::Result;
+use crate::error::{Error, Result};
 use clap::{Parser, Subcommand};
 use std::ffi::OsString;
 use std::process::ExitCode;
@@ -72,9 +72,10 @@ pub fn main() -> ExitCode {
     let cli = match Cli::try_parse() {
         Ok(cli) => cli,
         Err(usage) => {
-            if first {
-                let _ = usage.print();
+            if !first {
+                return ExitCode::SUCCESS; // as below, the first rank fails for all
             }
+            let _ = usage.print();
             return ExitCode::from(usage.exit_code() as u8);
         }
     };
@@ -83,6 +84,9 @@ pub fn main() -> ExitCode {
     }
     match execute(cli) {
         Ok(()) => ExitCode::SUCCESS,
+        // Launchers kill the other ranks as soon as one fails: if that were not the first, its
+        // message could be lost.
+        Err(Error::FailedTogether) => ExitCode::SUCCESS,
         Err(error) => {
             if first {
                 eprintln!("error: {error}");
@@ -109,7 +113,7 @@ where
     I::Item: Into<OsString> + Clone,
 {
     let words = std::iter::once(OsString::from("dgmrf")).chain(words.into_iter().map(Into::into));
-    let cli = Cli::try_parse_from(words).map_err(|e| crate::Error::Setting(e.to_string()))?;
+    let cli = Cli::try_parse_from(words).map_err(|e| Error::Setting(e.to_string()))?;
     execute(cli)
 }
 

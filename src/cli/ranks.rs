@@ -2,7 +2,7 @@
 //! fails.
 
 use crate::comm::{World, threads};
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::profile;
 use crate::storage;
 use std::path::PathBuf;
@@ -40,6 +40,9 @@ pub(super) fn run(ranks: &Ranks, body: impl FnOnce(&Rc<World>, usize) -> Result<
     {
         eprintln!("error: rank {}: {error}", world.rank());
         world.abort(1);
+    }
+    if result.is_err() && !world.is_root() {
+        return Err(Error::FailedTogether);
     }
     result?;
     if profiled {
