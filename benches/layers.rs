@@ -29,7 +29,9 @@ fn passes<E: Engine>(c: &mut Criterion, what: &str, mut engine: E, columns: usiz
     group.bench_function(id("layer"), |b| b.iter(|| engine.layer(&layer, true, x, out)));
     group.bench_function(id("adjoint"), |b| b.iter(|| engine.adjoint(&layer, g, out)));
     group.bench_function(id("gradient"), |b| {
-        b.iter(|| engine.adjoint_with_sums(&layer, true, g, x, Some(y), out));
+        b.iter(|| {
+            engine.adjoint_with_sums(&layer, true, g, x, dgmrf::field::Output::Block(y), out)
+        });
     });
     group.bench_function(id("signs"), |b| {
         let step = std::cell::Cell::new(0);

@@ -1,5 +1,7 @@
 //! `dgmrf run` through the real program.
 
+mod support;
+
 use dgmrf::config::Config;
 use dgmrf::dataset::Dataset;
 use dgmrf::graph::EdgeList;
@@ -105,4 +107,26 @@ fn failures_name_their_cause_and_exit_with_1() {
         assert!(!dir.path().join("toy.h5").exists());
     }
     assert_eq!(run(&std::env::temp_dir(), &["--set"]).status.code(), Some(2));
+}
+
+/// Launchers kill all ranks when one fails: the message must be out by then, whichever is quickest.
+#[test]
+fn the_message_of_a_failed_job_is_never_lost() {
+    let dir = workplace(TOY, false);
+    for (words, code, expected) in [
+        (&["run", "toy.toml", "--set", "model.layers=0"][..], 1, "layers"),
+        (&["run", "toy.toml"], 1, "toy.h5"),
+        (&["run", "no-such.toml"], 1, "no-such.toml"),
+        (&["run", "--nonsense"], 2, "--nonsense"),
+    ] {
+        for _ in 0..3 {
+            let program = env!("CARGO_BIN_EXE_dgmrf");
+            let output =
+                support::mpirun(4).arg(program).args(words).current_dir(&dir).output().unwrap();
+            let message = text(&output.stderr);
+            assert_eq!(output.status.code(), Some(code), "{words:?}: {message}");
+            assert_eq!(message.matches("error:").count(), 1, "{words:?}: {message}");
+            assert!(message.contains(expected), "{words:?}: {message}");
+        }
+    }
 }

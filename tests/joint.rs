@@ -124,12 +124,12 @@ impl Case {
         if split {
             let mut mean = place(engine, &self.mean, 1);
             let mut g = engine.zeros(1);
-            joint.add(engine, p, Columns::Mean, Some(&data), &mut mean, &mut g);
+            joint.add(engine, p, Columns::Mean, Some(&data), &mut mean, None, &mut g);
             let mut x = place(engine, &self.deviations, COLUMNS);
-            joint.add(engine, p, Columns::Deviations, Some(&data), &mut x, &mut cotangent);
+            joint.add(engine, p, Columns::Deviations, Some(&data), &mut x, None, &mut cotangent);
         } else {
             let mut x = place(engine, &self.samples, COLUMNS);
-            joint.add(engine, p, Columns::Samples, Some(&data), &mut x, &mut cotangent);
+            joint.add(engine, p, Columns::Samples, Some(&data), &mut x, None, &mut cotangent);
         }
         let mut slots = vec![0.0; Joint::<E>::slots(2)];
         joint.write(&mut slots);

@@ -18,51 +18,56 @@ pub(super) struct Args {
 }
 
 pub(super) fn run(args: Args) -> Result<()> {
-    ranks::run(&args.ranks, |world, threads| {
-        let checks = [
-            ("MPI", comm::library_version(), try_mpi(world)),
-            ("HDF5", version(hdf5::library_version()), try_hdf5()),
-            ("METIS", "5, built in".to_owned(), try_metis()),
-            ("libtorch", torch_version(), try_torch()),
-        ];
-        let sick: Vec<String> = checks
-            .iter()
-            .filter_map(|(name, _, tried)| tried.as_ref().err().map(|why| format!("{name}: {why}")))
-            .collect();
-        let failed = world.agree(match sick.is_empty() {
-            true => Ok(()),
-            false => Err(Error::Setting(sick.join("; "))),
-        });
-        let verdict = match &failed {
-            Ok(()) => "ready".to_owned(),
-            Err(error) => format!("not able to run: {error}"),
-        };
-        let cuda = cuda_devices();
-        if world.is_root() && args.json {
-            let json = serde_json::json!({
-                "version": env!("CARGO_PKG_VERSION"),
-                "mpi": checks[0].1, "hdf5": checks[1].1, "metis": checks[2].1,
-                "libtorch": checks[3].1,
-                "cuda_devices": cuda,
-                "ranks": world.size(), "ranks_per_machine": world.local_size(),
-                "threads_per_rank": threads,
-                "ready": failed.is_ok(), "verdict": verdict,
+    ranks::run(
+        || Ok((args.ranks, ())),
+        |world, threads, ()| {
+            let checks = [
+                ("MPI", comm::library_version(), try_mpi(world)),
+                ("HDF5", version(hdf5::library_version()), try_hdf5()),
+                ("METIS", "5, built in".to_owned(), try_metis()),
+                ("libtorch", torch_version(), try_torch()),
+            ];
+            let sick: Vec<String> = checks
+                .iter()
+                .filter_map(|(name, _, tried)| {
+                    tried.as_ref().err().map(|why| format!("{name}: {why}"))
+                })
+                .collect();
+            let failed = world.agree(match sick.is_empty() {
+                true => Ok(()),
+                false => Err(Error::Setting(sick.join("; "))),
             });
-            println!("{json:#}");
-        } else if world.is_root() {
-            let mut rows = vec![("dgmrf", env!("CARGO_PKG_VERSION").to_owned())];
-            for (name, version, tried) in &checks {
-                let state = if tried.is_ok() { "works" } else { "FAILS" };
-                rows.push((name, format!("{version:<32} {state}")));
+            let verdict = match &failed {
+                Ok(()) => "ready".to_owned(),
+                Err(error) => format!("not able to run: {error}"),
+            };
+            let cuda = cuda_devices();
+            if world.is_root() && args.json {
+                let json = serde_json::json!({
+                    "version": env!("CARGO_PKG_VERSION"),
+                    "mpi": checks[0].1, "hdf5": checks[1].1, "metis": checks[2].1,
+                    "libtorch": checks[3].1,
+                    "cuda_devices": cuda,
+                    "ranks": world.size(), "ranks_per_machine": world.local_size(),
+                    "threads_per_rank": threads,
+                    "ready": failed.is_ok(), "verdict": verdict,
+                });
+                println!("{json:#}");
+            } else if world.is_root() {
+                let mut rows = vec![("dgmrf", env!("CARGO_PKG_VERSION").to_owned())];
+                for (name, version, tried) in &checks {
+                    let state = if tried.is_ok() { "works" } else { "FAILS" };
+                    rows.push((name, format!("{version:<32} {state}")));
+                }
+                rows.push(("CUDA devices", cuda.to_string()));
+                rows.push(("ranks", format!("{} ({} here)", world.size(), world.local_size())));
+                rows.push(("threads", format!("{threads} per rank")));
+                rows.push(("verdict", verdict));
+                table::print_pairs(&rows);
             }
-            rows.push(("CUDA devices", cuda.to_string()));
-            rows.push(("ranks", format!("{} ({} here)", world.size(), world.local_size())));
-            rows.push(("threads", format!("{threads} per rank")));
-            rows.push(("verdict", verdict));
-            table::print_pairs(&rows);
-        }
-        failed
-    })
+            failed
+        },
+    )
 }
 
 fn version((major, minor, patch): (u8, u8, u8)) -> String {

@@ -101,11 +101,15 @@ pub(super) struct Summary {
 }
 
 pub(super) fn run(mut args: Args) -> Result<()> {
-    let plan = plan(&mut args)?;
-    ranks::run(&args.ranks, |world, _| {
+    let json = args.json;
+    let prepare = move || {
+        let plan = plan(&mut args)?;
+        Ok((args.ranks, plan))
+    };
+    ranks::run(prepare, |world, _, plan| {
         let summary = infer(world, &plan)?;
         if world.is_root() {
-            match args.json {
+            match json {
                 true => println!("{:#}", summary.json(&plan)),
                 false => summary.print(&plan),
             }

@@ -102,8 +102,8 @@ struct Outcome {
 }
 
 pub(super) fn run(args: Args) -> Result<()> {
-    check(&args)?;
-    ranks::run(&args.ranks, |world, _| {
+    let prepare = || check(&args).map(|()| (args.ranks.clone(), ()));
+    ranks::run(prepare, |world, _, ()| {
         let header = world.agree(Dataset::read_header(&args.data))?;
         let methods = methods(&args, header.nodes, world.is_root());
         let mut outcomes = Vec::new();

@@ -9,7 +9,7 @@ use std::path::PathBuf;
 use std::rc::Rc;
 
 /// Options of every command that runs on all ranks.
-#[derive(Debug, clap::Args)]
+#[derive(Debug, Clone, clap::Args)]
 pub(super) struct Ranks {
     /// Threads per rank [default: OMP_NUM_THREADS, or cores over the ranks that share them]
     #[arg(long)]
@@ -22,18 +22,27 @@ pub(super) struct Ranks {
     pub profile_json: Option<PathBuf>,
 }
 
-/// Runs `body` on all ranks.
+/// Runs `body` on all ranks, with what `prepare` has made of the arguments.
+///
+/// Preparing may fail (a setting, a file), on one rank or on all: MPI has begun by then, so that ranks
+/// agree on that, too.
 ///
 /// Errors that ranks have agreed on ([`World::agree`]) come back on all of them; an error that one
 /// rank has alone would leave the others waiting, so it ends the job.
-pub(super) fn run(ranks: &Ranks, body: impl FnOnce(&Rc<World>, usize) -> Result<()>) -> Result<()> {
+pub(super) fn run<P>(
+    prepare: impl FnOnce() -> Result<(Ranks, P)>,
+    body: impl FnOnce(&Rc<World>, usize, P) -> Result<()>,
+) -> Result<()> {
     let world = World::init()?;
-    let threads = world.agree(threads::configure(&world, ranks.threads))?;
-    let profiled = ranks.profile || ranks.profile_json.is_some();
-    if profiled {
-        profile::enable();
-    }
-    let result = body(&world, threads);
+    let mut profile_wanted = (false, None);
+    let result = world.agree(prepare()).and_then(|(ranks, prepared)| {
+        let threads = world.agree(threads::configure(&world, ranks.threads))?;
+        profile_wanted = (ranks.profile, ranks.profile_json);
+        if profile_wanted.0 || profile_wanted.1.is_some() {
+            profile::enable();
+        }
+        body(&world, threads, prepared)
+    });
     if let Err(error) = &result
         && !world.failed_together()
         && world.size() > 1
@@ -45,14 +54,15 @@ pub(super) fn run(ranks: &Ranks, body: impl FnOnce(&Rc<World>, usize) -> Result<
         return Err(Error::FailedTogether);
     }
     result?;
-    if profiled {
+    let (table, file) = profile_wanted;
+    if table || file.is_some() {
         let lines = world.profile();
         if world.is_root() {
-            if ranks.profile {
+            if table {
                 eprint!("\n{}", profile::table(&lines)); // results keep standard output
             }
-            if let Some(path) = &ranks.profile_json {
-                storage::write_text_file(path, &format!("{:#}\n", serde_json::json!(lines)))?;
+            if let Some(path) = file {
+                storage::write_text_file(&path, &format!("{:#}\n", serde_json::json!(lines)))?;
             }
         }
     }

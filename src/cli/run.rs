@@ -51,10 +51,13 @@ const STAGES: &[Stage] = &[
 ];
 
 pub(super) fn run(mut args: Args) -> Result<()> {
-    // Before MPI starts: every rank reads the same file, and the threads depend on it.
-    let config = Config::load(&args.config, &args.set)?;
-    args.ranks.threads = args.ranks.threads.or(config.run.threads);
-    ranks::run(&args.ranks, |world, threads| {
+    // Every rank reads the same file, and the threads depend on it.
+    let prepare = || {
+        let config = Config::load(&args.config, &args.set)?;
+        args.ranks.threads = args.ranks.threads.or(config.run.threads);
+        Ok((args.ranks, config))
+    };
+    ranks::run(prepare, |world, threads, config| {
         check_engine(&config, world)?;
         let record = config.run_dir().join("config.toml");
         on_root(world, || {

@@ -75,10 +75,11 @@ pub(super) fn run(mut args: Args) -> Result<()> {
     if args.quick {
         (args.nodes, args.rounds) = (args.nodes.min(100_000), args.rounds.min(10));
     }
-    if args.columns == 0 || args.layers == 0 || args.rounds == 0 {
-        return Err(Error::Setting("columns, layers and rounds must be at least 1".into()));
-    }
-    ranks::run(&args.ranks, |world, threads| {
+    let prepare = || match args.columns == 0 || args.layers == 0 || args.rounds == 0 {
+        true => Err(Error::Setting("columns, layers and rounds must be at least 1".into())),
+        false => Ok((args.ranks.clone(), ())),
+    };
+    ranks::run(prepare, |world, threads, ()| {
         let part = load_part(&args, world)?;
         let (bytes, nodes, order) =
             (must_move(&part, args.columns, args.precision), part.nodes, part.order);

@@ -97,10 +97,13 @@ pub(super) struct Summary {
 }
 
 pub(super) fn run(mut args: Args) -> Result<()> {
-    let config = Config::load(&args.config, &args.set)?;
-    args.ranks.threads = args.ranks.threads.or(config.run.threads);
     let Ok(resume) = args.resume.parse::<Resume>();
-    ranks::run(&args.ranks, |world, threads| {
+    let prepare = || {
+        let config = Config::load(&args.config, &args.set)?;
+        args.ranks.threads = args.ranks.threads.or(config.run.threads);
+        Ok((args.ranks, config))
+    };
+    ranks::run(prepare, |world, threads, config| {
         super::run::check_engine(&config, world)?;
         super::run::on_root(world, || super::run::write_record(&config))?;
         let summary = train(world, &config, &resume, threads)?;

@@ -93,6 +93,16 @@ impl LayerSums {
     }
 }
 
+/// What is known of the output of a layer when its gradient is asked for.
+pub enum Output<'a, B> {
+    /// It is the cotangent itself: that of `½ ‖out‖²`.
+    Cotangent,
+    /// The output.
+    Block(&'a B),
+    /// Only the dots with the cotangent, `Σ_c g_ic u_ic = a_i b_i`, as the product of two node fields.
+    Dots(&'a B, &'a B),
+}
+
 /// What an engine does with the blocks of one rank. About a dozen operations; all algorithms of
 /// the crate are made of them.
 ///
@@ -155,16 +165,15 @@ pub trait Engine {
     );
     /// `out = s ∘ g + ρ A (s ∘ g / d)`, the transposed layer.
     fn adjoint(&mut self, layer: &Self::Layer, g: &mut Self::Block, out: &mut Self::Block);
-    /// [`Engine::adjoint`] and, in the same pass, the sums of the layer's gradient. `input` and
-    /// `output` are those of the forward layer, without an output `g` is that itself (the cotangent
-    /// of `½ ‖out‖²`); `with_bias` as there.
+    /// [`Engine::adjoint`] and, in the same pass, the sums of the layer's gradient. `input`, `output`
+    /// and `with_bias` are those of the forward layer.
     fn adjoint_with_sums(
         &mut self,
         layer: &Self::Layer,
         with_bias: bool,
         g: &mut Self::Block,
         input: &Self::Block,
-        output: Option<&Self::Block>,
+        output: Output<'_, Self::Block>,
         out: &mut Self::Block,
     ) -> LayerSums;
 

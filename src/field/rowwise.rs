@@ -3,7 +3,7 @@
 //!
 //! A *node field* is a block of one column (`ν`, `ξ`, `τ`, the mask, `y`). All sums are local.
 
-use super::Engine;
+use super::{Engine, LayerSums, Output};
 use crate::random::Stream;
 
 /// What the random numbers of [`Rowwise::draw`] are.
@@ -49,6 +49,28 @@ pub struct Moving<B> {
     pub second: B,
 }
 
+/// The gradient `p m_i (x_ic − t_i)` of `½ p Σ m (x − t)²` at `x`.
+pub struct Residual<'a, B> {
+    /// `p`.
+    pub precision: f64,
+    /// `m`, a node field.
+    pub mask: &'a B,
+    /// `t`, a node field; zero when absent.
+    pub target: Option<&'a B>,
+}
+
+/// The way back through `x_ic = mean_i + scale_i t_ic`, for a cotangent `g` of `x`.
+pub struct Pull<'a, B> {
+    /// A node field; zero when absent.
+    pub mean: Option<&'a B>,
+    /// A positive node field.
+    pub scale: &'a B,
+    /// Becomes `Σ_c g_ic`.
+    pub of_mean: &'a mut B,
+    /// Becomes `Σ_c g_ic t_ic`.
+    pub of_scale: &'a mut B,
+}
+
 /// Fused passes over the owned rows; one value per row means a node field.
 pub trait Rowwise: Engine {
     /// `y = β y + α a ∘ b`, for blocks of one width.
@@ -68,6 +90,43 @@ pub trait Rowwise: Engine {
     /// one.
     fn draw(&self, draw: Draw, stream: Stream, w: Option<&Self::Block>, u: &mut Self::Block);
 
+    /// `x_ic = mean_i + scale_i (G h)_ic` in one pass, with `G` the layer without its bias; without a
+    /// mean, zero.
+    fn layer_located(
+        &mut self,
+        layer: &Self::Layer,
+        h: &mut Self::Block,
+        mean: Option<&Self::Block>,
+        scale: &Self::Block,
+        x: &mut Self::Block,
+    );
+    /// [`Engine::adjoint_with_sums`] of the layer that `x` goes into, and what comes after it, in one
+    /// pass: the residual is added, and the sum is pulled back, so that `gx` is `scale_i` times the
+    /// gradient in `x`. Returns the sums of the layer and `Σ m_i (x_ic − t_i)²`.
+    #[allow(clippy::too_many_arguments)] // one pass, so one call
+    fn adjoint_pulled(
+        &mut self,
+        layer: &Self::Layer,
+        with_bias: bool,
+        g: &mut Self::Block,
+        x: &Self::Block,
+        output: Output<'_, Self::Block>,
+        residual: Option<Residual<'_, Self::Block>>,
+        pull: Option<Pull<'_, Self::Block>>,
+        gx: &mut Self::Block,
+    ) -> (LayerSums, f64);
+    /// [`Engine::adjoint_with_sums`] of the layer that `u = w ∘ r` goes into. Of the gradient in `u` only
+    /// that in `w` is kept: `of_w_i = Σ_c g_ic u_ic / w_i`.
+    fn adjoint_dotted(
+        &mut self,
+        layer: &Self::Layer,
+        g: &mut Self::Block,
+        u: &Self::Block,
+        output: Output<'_, Self::Block>,
+        w: &Self::Block,
+        of_w: &mut Self::Block,
+    ) -> LayerSums;
+
     /// `x_ic = mean_i + scale_i t_ic`; without a mean, zero.
     fn locate(
         &self,
@@ -76,20 +135,6 @@ pub trait Rowwise: Engine {
         t: &Self::Block,
         x: &mut Self::Block,
     );
-
-    /// The adjoint of [`Rowwise::locate`] for a cotangent `g` of `x`: `mean_i = Σ_c g_ic`,
-    /// `spread_i = Σ_c g_ic t_ic`, and `g_ic` becomes `scale_i g_ic`.
-    fn pull(
-        &self,
-        scale: &Self::Block,
-        t: &Self::Block,
-        g: &mut Self::Block,
-        mean: &mut Self::Block,
-        spread: &mut Self::Block,
-    );
-
-    /// `out_i = Σ_c x_ic y_ic / w_i`.
-    fn row_dots(&self, w: &Self::Block, x: &Self::Block, y: &Self::Block, out: &mut Self::Block);
 
     /// `out_ic = base_ic − Σ_k f_ik a_kc`: linear models taken off, one per column. `a` is row-major,
     /// a row for each column of `f`.

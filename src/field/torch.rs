@@ -10,7 +10,7 @@
 mod rowwise;
 
 use super::native::Scalar;
-use super::{Coefficients, Engine, LayerSums};
+use super::{Coefficients, Engine, LayerSums, Output};
 use crate::comm::World;
 use crate::comm::halo::HaloExchange;
 use crate::error::{Error, Result};
@@ -359,14 +359,18 @@ impl<T: Scalar + tch::kind::Element> Engine for Torch<T> {
         with_bias: bool,
         g: &mut Tensor,
         input: &Tensor,
-        output: Option<&Tensor>,
+        output: Output<'_, Tensor>,
         out: &mut Tensor,
     ) -> LayerSums {
         let gathered = self.gather(g, Some(&l.ratio), l.squared, Phase::Gradient);
         let bias = if with_bias { l.bias } else { 0.0 };
         let g = self.owned(g);
-        let output = output.map_or_else(|| g.shallow_clone(), |output| self.owned(output));
-        let gu = (&g * (output - bias)).to_kind(Kind::Double);
+        let gu = match output {
+            Output::Cotangent => &g * (&g - bias),
+            Output::Block(output) => &g * (self.owned(output) - bias),
+            Output::Dots(a, b) => self.owned(a) * self.owned(b),
+        };
+        let gu = gu.to_kind(Kind::Double);
         let sums = Tensor::stack(
             &[
                 gu.sum(Kind::Double),

@@ -10,7 +10,7 @@ mod stack;
 
 pub use file::{ModelFile, Standardise};
 pub use gamma::Gamma;
-pub use stack::Stack;
+pub use stack::{After, Stack};
 
 use crate::comm::World;
 use crate::error::{Error, Result};

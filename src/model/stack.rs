@@ -1,7 +1,8 @@
 //! The layers of a model on an engine: `g(x)`, `G x`, `Gᵀ z`, and gradients.
 
 use super::Model;
-use crate::field::{Engine, LayerSums};
+use crate::field::rowwise::{Pull, Residual, Rowwise};
+use crate::field::{Engine, LayerSums, Output};
 
 /// A model made ready for an engine, with room for the blocks between its layers.
 ///
@@ -92,52 +93,13 @@ impl<E: Engine> Stack<E> {
                 with_bias,
                 from,
                 input,
-                Some(&self.outputs[l]),
+                Output::Block(&self.outputs[l]),
                 to,
             );
             if !with_bias {
                 sums[l].bias = 0.0; // G x does not depend on b
             }
         }
-    }
-
-    /// Forward and back for `½ ‖g(x)‖²` (without the biases `½ ‖G x‖²`), whose cotangent is the
-    /// output itself: `gx = Gᵀ g(x)`. Adds `weight` times the local sums of every layer's gradient
-    /// to `sums` and returns the local `‖g(x)‖²`.
-    pub fn energy(
-        &mut self,
-        engine: &mut E,
-        model: &Model,
-        with_bias: bool,
-        (weight, sums): (f64, &mut [LayerSums]),
-        x: &mut E::Block,
-        gx: &mut E::Block,
-    ) -> f64 {
-        self.forward(engine, with_bias, x);
-        let last = self.layers.len() - 1;
-        let mut squares = 0.0;
-        for l in (0..=last).rev() {
-            let (before, after) = self.outputs.split_at_mut(l);
-            let (input, output) = (before.last().unwrap_or(x), &mut after[0]);
-            let [a, b] = &mut self.between;
-            let (from, to) = if l % 2 == 0 { (a, b) } else { (b, a) };
-            let to = if l == 0 { &mut *gx } else { to };
-            let layer = &self.layers[l];
-            let mut found = match l == last {
-                true => engine.adjoint_with_sums(layer, with_bias, output, input, None, to),
-                false => engine.adjoint_with_sums(layer, with_bias, from, input, Some(output), to),
-            };
-            if l == last {
-                // Σ g u with g = out and u = out − b.
-                let bias = if with_bias { model.layers[l].bias } else { 0.0 };
-                squares = found.alpha + bias * found.bias;
-            }
-            if !with_bias {
-                found.bias = 0.0; // G x does not depend on b
-            }
-            sums[l].add(&found.times(weight));
-        }
-        squares
     }
 
     /// `out = G x` (or `g(x)` with the biases), keeping nothing.
@@ -163,6 +125,121 @@ impl<E: Engine> Stack<E> {
             let from = if l == last { &mut *z } else { from };
             let to = if l == 0 { &mut *out } else { to };
             engine.adjoint(layer, from, to);
+        }
+    }
+}
+
+/// What follows the way back through a stack, in the pass of its first layer.
+pub struct After<'a, B> {
+    /// Added to the gradient in `x`.
+    pub residual: Option<Residual<'a, B>>,
+    /// Where it goes from there.
+    pub pull: Option<Pull<'a, B>>,
+}
+
+/// What training asks of a stack: passes over blocks that are fused with those of its layers.
+impl<E: Rowwise> Stack<E> {
+    /// Forward and back for `½ ‖g(x)‖²` (without the biases `½ ‖G x‖²`), whose cotangent is the
+    /// output itself: `gx = Gᵀ g(x)`, and what `after` makes of it. Adds `weight` times the local sums of
+    /// every layer's gradient to `sums` and returns the local `‖g(x)‖²`, and that of the residual.
+    pub fn energy(
+        &mut self,
+        engine: &mut E,
+        model: &Model,
+        with_bias: bool,
+        (weight, sums): (f64, &mut [LayerSums]),
+        x: &mut E::Block,
+        mut after: After<'_, E::Block>,
+        gx: &mut E::Block,
+    ) -> (f64, f64) {
+        self.forward(engine, with_bias, x);
+        self.fit(engine, x);
+        let last = self.layers.len() - 1;
+        let (mut squares, mut misfit) = (0.0, 0.0);
+        for l in (0..=last).rev() {
+            let (before, after_l) = self.outputs.split_at_mut(l);
+            let output = &mut after_l[0];
+            let [a, b] = &mut self.between;
+            let (from, to) = if l % 2 == 0 { (a, b) } else { (b, a) };
+            let layer = &self.layers[l];
+            let (g, output) = match l == last {
+                true => (output, Output::Cotangent),
+                false => (from, Output::Block(output)),
+            };
+            let mut found = match before.last() {
+                Some(input) => engine.adjoint_with_sums(layer, with_bias, g, input, output, to),
+                None => {
+                    let (residual, pull) = (after.residual.take(), after.pull.take());
+                    let (found, of_residual) =
+                        engine.adjoint_pulled(layer, with_bias, g, x, output, residual, pull, gx);
+                    misfit = of_residual;
+                    found
+                }
+            };
+            if l == last {
+                // Σ g u with g = out and u = out − b.
+                let bias = if with_bias { model.layers[l].bias } else { 0.0 };
+                squares = found.alpha + bias * found.bias;
+            }
+            if !with_bias {
+                found.bias = 0.0; // G x does not depend on b
+            }
+            sums[l].add(&found.times(weight));
+        }
+        (squares, misfit)
+    }
+
+    /// `x = mean + scale ∘ G u`, the last of the layers in one pass with what follows it. Keeps what
+    /// [`Stack::backward_located`] needs.
+    pub fn forward_located(
+        &mut self,
+        engine: &mut E,
+        u: &mut E::Block,
+        mean: Option<&E::Block>,
+        scale: &E::Block,
+        x: &mut E::Block,
+    ) {
+        let columns = engine.columns(u);
+        let last = self.layers.len() - 1;
+        for l in 0..last {
+            let (before, after) = self.outputs.split_at_mut(l);
+            engine.resize(&mut after[0], columns);
+            engine.layer(&self.layers[l], false, before.last_mut().unwrap_or(u), &mut after[0]);
+        }
+        let input = self.outputs[..last].last_mut().unwrap_or(u);
+        engine.layer_located(&self.layers[last], input, mean, scale, x);
+    }
+
+    /// The way back through [`Stack::forward_located`] of `u = w ∘ r`, for `g` times `scale` (as
+    /// [`Pull`] leaves it): the local sums of every layer's gradient, and `of_w`. What the output of the last
+    /// layer has to say comes from the gradient in `scale`, `of_scale = Σ_c g ∘ G u`.
+    pub fn backward_located(
+        &mut self,
+        engine: &mut E,
+        (scale, of_scale): (&E::Block, &E::Block),
+        g: &mut E::Block,
+        u: &E::Block,
+        (w, of_w): (&E::Block, &mut E::Block),
+        sums: &mut [LayerSums],
+    ) {
+        self.fit(engine, g);
+        let last = self.layers.len() - 1;
+        for l in (0..=last).rev() {
+            let [a, b] = &mut self.between;
+            let (from, to) = if l % 2 == 0 { (a, b) } else { (b, a) };
+            let (from, output) = match l == last {
+                true => (&mut *g, Output::Dots(scale, of_scale)),
+                false => (from, Output::Block(&self.outputs[l])),
+            };
+            let layer = &self.layers[l];
+            sums[l] = match l {
+                0 => engine.adjoint_dotted(layer, from, u, output, w, of_w),
+                _ => {
+                    let input = &self.outputs[l - 1];
+                    engine.adjoint_with_sums(layer, false, from, input, output, to)
+                }
+            };
+            sums[l].bias = 0.0; // G x does not depend on b
         }
     }
 }

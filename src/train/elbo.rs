@@ -218,17 +218,19 @@ impl<E: Rowwise> Elbo<E> {
             Estimator::Gaussian => {
                 self.q.draw(engine, Draw::Normal, stream, true, &mut self.x);
                 let (x, gx) = (&mut self.x, &mut self.gx);
-                self.joint.add(engine, p, Columns::Samples, Some(data), x, gx);
-                self.q.pull(engine, gx);
+                let pull = Some(self.q.pull(true));
+                self.joint.add(engine, p, Columns::Samples, Some(data), x, pull, gx);
+                self.q.backward(engine, gx);
             }
             Estimator::Rademacher => {
-                let nu = &mut self.q.nu.value;
-                self.joint.add(engine, p, Columns::Mean, Some(data), nu, &mut self.of_nu);
+                let (nu, of_nu) = (&mut self.q.nu.value, &mut self.of_nu);
+                self.joint.add(engine, p, Columns::Mean, Some(data), nu, None, of_nu);
                 self.q.draw(engine, Draw::Rademacher, stream, false, &mut self.x);
                 let observed = (!self.q.knows_variance()).then_some(data);
                 let (x, gx) = (&mut self.x, &mut self.gx);
-                self.joint.add(engine, p, Columns::Deviations, observed, x, gx);
-                self.q.pull(engine, gx);
+                let pull = Some(self.q.pull(false));
+                self.joint.add(engine, p, Columns::Deviations, observed, x, pull, gx);
+                self.q.backward(engine, gx);
                 let variance = self.q.add_variance(engine, precision, &data.mask);
                 self.joint.add_misfit(variance);
             }

@@ -12,9 +12,10 @@
 //! together with whatever else it needs, and turned into value and gradient ([`finish`]).
 
 use super::Parameters;
-use crate::field::{LayerSums, rowwise::Rowwise};
+use crate::field::LayerSums;
+use crate::field::rowwise::{Pull, Residual, Rowwise};
 use crate::logdet::LogDet;
-use crate::model::{Gamma, PER_LAYER, Stack};
+use crate::model::{After, Gamma, PER_LAYER, Stack};
 
 /// The data as node fields of an engine.
 pub struct Observations<B> {
@@ -77,7 +78,9 @@ impl<E: Rowwise> Joint<E> {
     /// Adds a block. Without observations only `½ E ‖g(x)‖²` is taken in.
     ///
     /// `gx` becomes the gradient of `½ ‖g(x)‖² + ½ σ⁻² Σ m (y − x)²` in each column: that of the
-    /// expectation times the number of columns.
+    /// expectation times the number of columns. Where it is to be pulled further, it goes there in the
+    /// same pass.
+    #[allow(clippy::too_many_arguments)] // one pass, so one call
     pub fn add(
         &mut self,
         engine: &mut E,
@@ -85,6 +88,7 @@ impl<E: Rowwise> Joint<E> {
         columns: Columns,
         observations: Option<&Observations<E::Block>>,
         x: &mut E::Block,
+        pull: Option<Pull<'_, E::Block>>,
         gx: &mut E::Block,
     ) {
         let weight = 1.0 / engine.columns(x) as f64;
@@ -95,12 +99,15 @@ impl<E: Rowwise> Joint<E> {
         // What is homogeneous in the deviations knows neither biases nor data.
         let whole = columns != Columns::Deviations;
         let sums = (weight, &mut self.sums[..]);
-        self.energy += weight * stack.energy(engine, &p.model, whole, sums, x, gx);
-        if let Some(data) = observations {
-            let precision = (-2.0 * p.log_sigma).exp();
-            let target = whole.then_some(&data.y);
-            self.misfit += weight * engine.residual(precision, &data.mask, target, x, gx);
-        }
+        let residual = observations.map(|data| Residual {
+            precision: (-2.0 * p.log_sigma).exp(),
+            mask: &data.mask,
+            target: whole.then_some(&data.y),
+        });
+        let after = After { residual, pull };
+        let (energy, misfit) = stack.energy(engine, &p.model, whole, sums, x, after, gx);
+        self.energy += weight * energy;
+        self.misfit += weight * misfit;
     }
 
     /// Adds pairs `(w, x)` with `E[w xᵀ] = G Cov(x)`, such as white noise `w` with `x = Q̃⁻¹Gᵀw`, in place

@@ -198,12 +198,12 @@ impl<E: Rowwise> Score<E> {
         match &self.linear {
             None => {
                 engine.copy_columns(&self.x, &mut self.mean, &[(0, 0)]);
-                self.joint.add(engine, p, Columns::Mean, data, &mut self.mean, of_mean);
+                self.joint.add(engine, p, Columns::Mean, data, &mut self.mean, None, of_mean);
             }
             Some(terms) => {
                 let [u, x] = &self.with_features;
                 engine.copy_columns(x, &mut self.mean, &[(0, 0)]);
-                self.joint.add(engine, p, Columns::Mean, None, &mut self.mean, of_mean);
+                self.joint.add(engine, p, Columns::Mean, None, &mut self.mean, None, of_mean);
                 engine.copy_columns(u, &mut self.mean, &[(0, 0)]);
                 let target = Some(&problem.data.y);
                 field = engine.residual(0.0, &problem.data.mask, target, &self.mean, of_mean);
@@ -291,7 +291,7 @@ impl<E: Rowwise> Score<E> {
         let [of_mean, room] = &mut self.cotangent;
         // With features the data are compared with `u = x + F c`.
         let of_field = self.linear.is_none().then_some(data);
-        self.joint.add(engine, p, Columns::Mean, of_field, &mut self.mean, of_mean);
+        self.joint.add(engine, p, Columns::Mean, of_field, &mut self.mean, None, of_mean);
         let energy = self.joint.add_pairs(engine, &mut self.signs, &mut self.deviations, room);
         let mut freedom = engine.part().owned as f64 - energy;
         if let Some(linear) = &self.linear {

@@ -4,8 +4,8 @@
 //! (mean field). `ξ` and `τ` are positive, `softplus` of what Adam moves.
 
 use super::joint::write_sums;
-use crate::field::rowwise::{AdamStep, Draw, Moving, Rowwise};
-use crate::field::{Engine, LayerSums};
+use crate::field::rowwise::{AdamStep, Draw, Moving, Pull, Rowwise};
+use crate::field::{Engine, LayerSums, Output};
 use crate::model::{Gamma, LayerParameters, Model, PER_LAYER, Stack};
 use crate::random::Stream;
 
@@ -24,9 +24,8 @@ pub struct Variational<E: Rowwise> {
     stack: Option<Stack<E>>,
     squared: Option<E::Layer>,
     samples: usize,
-    /// `u = τ ∘ r` and its cotangent.
+    /// `u = τ ∘ r`, for mean field `r`.
     u: E::Block,
-    back: E::Block,
     of_mean: E::Block,
     of_xi: E::Block,
     of_tau: E::Block,
@@ -59,7 +58,6 @@ impl<E: Rowwise> Variational<E> {
             squared: (count == 1).then(|| engine.new_layer()),
             samples,
             u: block(samples),
-            back: block(samples),
             of_mean: block(1),
             of_xi: block(1),
             of_tau: block(1),
@@ -99,23 +97,29 @@ impl<E: Rowwise> Variational<E> {
             Some(stack) => {
                 stack.prepare(engine, &self.model);
                 engine.draw(draw, stream, Some(&self.positive_tau), &mut self.u);
-                let t = stack.forward(engine, false, &mut self.u);
-                engine.locate(mean, &self.positive_xi, t, x);
+                stack.forward_located(engine, &mut self.u, mean, &self.positive_xi, x);
             }
         }
     }
 
-    /// Back through [`Variational::draw`] for a cotangent `g` of `x` in each column (changed on the
-    /// way): the gradients in `ν`, `ξ`, `τ` and the layers, each times the number of columns.
-    pub fn pull(&mut self, engine: &mut E, g: &mut E::Block) {
-        let (mean, of_xi) = (&mut self.of_mean, &mut self.of_xi);
-        match &mut self.stack {
-            None => engine.pull(&self.positive_xi, &self.u, g, mean, of_xi),
-            Some(stack) => {
-                engine.pull(&self.positive_xi, stack.output(), g, mean, of_xi);
-                stack.backward(engine, false, &self.u, g, &mut self.back, &mut self.sums);
-                engine.row_dots(&self.positive_tau, &self.back, &self.u, &mut self.of_tau);
-            }
+    /// The way back from a cotangent of `x` to `ν` and `ξ`: to be given to who makes that cotangent.
+    /// `with_mean` as in [`Variational::draw`].
+    pub fn pull(&mut self, with_mean: bool) -> Pull<'_, E::Block> {
+        Pull {
+            mean: with_mean.then_some(&self.nu.value),
+            scale: &self.positive_xi,
+            of_mean: &mut self.of_mean,
+            of_scale: &mut self.of_xi,
+        }
+    }
+
+    /// The rest of the way, from `g` as [`Variational::pull`] leaves it to `τ` and the layers. All
+    /// gradients are times the number of columns.
+    pub fn backward(&mut self, engine: &mut E, g: &mut E::Block) {
+        if let Some(stack) = &mut self.stack {
+            let of_output = (&self.positive_xi, &self.of_xi);
+            let of_input = (&self.positive_tau, &mut self.of_tau);
+            stack.backward_located(engine, of_output, g, &self.u, of_input, &mut self.sums);
         }
         let share = 1.0 / self.samples as f64;
         self.sums.iter_mut().for_each(|s| *s = s.times(share));
@@ -127,7 +131,7 @@ impl<E: Rowwise> Variational<E> {
     }
 
     /// For one layer in `G̃`: `Σ m_i Var x_i`, local, with `Var x = ξ² ∘ (G̃ ∘ G̃) τ²`. Adds the gradients of
-    /// `½ p Σ m_i Var x_i` to what [`Variational::pull`] has left.
+    /// `½ p Σ m_i Var x_i` to what [`Variational::backward`] has left.
     pub fn add_variance(&mut self, engine: &mut E, p: f64, mask: &E::Block) -> f64 {
         let (Some(squared), Some(stack)) = (&mut self.squared, &self.stack) else { return 0.0 };
         engine.square(stack.layer(0), squared);
@@ -139,7 +143,7 @@ impl<E: Rowwise> Variational<E> {
         engine.product(0.0, p, xi, mask, room);
         engine.product(0.0, 1.0, room, xi, c);
         engine.product(1.0, self.samples as f64, room, v, &mut self.of_xi);
-        let sums = engine.adjoint_with_sums(squared, false, c, tau2, Some(v), room);
+        let sums = engine.adjoint_with_sums(squared, false, c, tau2, Output::Block(v), room);
         engine.product(1.0, self.samples as f64, tau, room, &mut self.of_tau);
         // α and s enter squared: ½ ∂(s²) = s² per unit of log s, ½ ∂(ρ²) = ρ per unit of ρ.
         let rho = self.model.coefficients(0).rho;
@@ -150,7 +154,7 @@ impl<E: Rowwise> Variational<E> {
         sums.alpha / p
     }
 
-    /// Moves `ν` (against `of_nu` where given, else against what [`Variational::pull`] found), `ξ` and
+    /// Moves `ν` (against `of_nu` where given, else against what [`Variational::pull`] has found), `ξ` and
     /// `τ`; returns the local `Σ log ξ + Σ log τ` from before.
     pub fn update(&mut self, engine: &E, step: &AdamStep, of_nu: Option<&E::Block>) -> f64 {
         let share = 1.0 / self.samples as f64;

@@ -1,24 +1,26 @@
-//! The layer kernels: one pass over the rows of a CSR matrix, fixed-width inner loops.
+//! The layer kernels: sweeps over the rows of a CSR matrix.
 //!
-//! All three stencils gather `Σ_j w_ij c_j x_j` for a tile of columns and differ in what they make
-//! of it. Tiles are 10, 8, 4, 2 or 1 columns wide (10 because the paper's runs draw ten samples), so
-//! that the compiler keeps the sums of a tile in registers: it gives up on 16, which takes more than
-//! twice as long as 8 and 8. [`pulp`] compiles the same loops for the vector units found at run time.
+//! Some rows at a time, a sweep first gathers `Σ_j w_ij c_j x_j`, the same for all layers, and then
+//! lets a stencil make of it what it will (`stencil.rs`). What is gathered stays in the nearest cache
+//! in between, and either loop has the registers to itself: in one loop the pointers of the
+//! second crowd out those of the first, and both take twice as long.
 
+use super::gather;
+use super::lanes::{self, Cover};
 use super::scalar::Scalar;
-use crate::field::LayerSums;
+use super::stencil::{Place, Row, Stencil, Sums, Totals};
 use crate::partition::Part;
-use pulp::{Arch, Simd, WithSimd};
+use pulp::{Simd, WithSimd};
 use std::ops::Range;
 
 /// The owned rows of the adjacency matrix, columns in local rows.
 pub(super) struct Csr<T> {
-    indptr: Vec<u32>,
-    indices: Vec<u32>,
+    pub(super) indptr: Vec<u32>,
+    pub(super) indices: Vec<u32>,
     /// Empty when all weights are one.
-    weights: Vec<T>,
+    pub(super) weights: Vec<T>,
     /// Their squares, once they are asked for.
-    squared: Vec<T>,
+    pub(super) squared: Vec<T>,
     /// Rows up to here name owned rows only.
     interior: usize,
     owned: usize,
@@ -26,7 +28,7 @@ pub(super) struct Csr<T> {
     /// How far ahead of a row most of its neighbours lie. The order of rows makes the input stream
     /// by, but its new rows do not come in sequence, so the processor's own prefetching misses
     /// them: the row this far ahead is asked for.
-    reach: usize,
+    pub(super) reach: usize,
 }
 
 impl<T: Scalar> Csr<T> {
@@ -81,338 +83,214 @@ fn reach(part: &Part) -> usize {
     ahead.get(ahead.len() * 95 / 100).map_or(0, |&far| far + 64)
 }
 
-/// What one output row is made of, given the gathered neighbours.
-pub(super) trait Stencil<T: Scalar>: Sync + Copy {
-    /// Whether the stencil also returns sums.
-    const SUMS: bool = false;
-    /// Whether each gathered neighbour is scaled by [`Stencil::neighbour`].
-    const SCALED: bool;
-    /// Whether edges count with the squares of their weights.
-    fn squared(&self) -> bool;
-    /// Rows for which there are coefficients.
-    fn rows(&self) -> usize;
-    /// `c_j`, for `j` below [`Stencil::rows`].
-    fn neighbour(&self, j: usize) -> T;
-    /// Row `i`, columns `at..at + W` of a block with `at` counted over the whole block: `own` is
-    /// the input there, `gathered` the neighbour sum.
-    fn row<const W: usize>(
-        &self,
-        i: usize,
-        at: usize,
-        own: &[T; W],
-        gathered: &[T; W],
-        sums: &mut Lanes<W>,
-    ) -> [T; W];
+/// Rows that a sweep writes: those of a block, and of two node fields. Empty where nobody wants them.
+pub(super) struct Output<'a, T> {
+    pub block: &'a mut [T],
+    pub fields: [&'a mut [T]; 2],
 }
 
-/// `b + s_i h_i + ρ (s_i/d_i) Σ_j w_ij h_j`.
-#[derive(Clone, Copy)]
-pub(super) struct Forward<'a, T> {
-    pub scale: &'a [T],
-    pub ratio: &'a [T],
-    pub rho: T,
-    pub bias: T,
-    pub squared: bool,
-}
+impl<'a, T> Output<'a, T> {
+    /// A block alone.
+    pub fn block(block: &'a mut [T]) -> Self {
+        Output { block, fields: [&mut [], &mut []] }
+    }
 
-impl<T: Scalar> Stencil<T> for Forward<'_, T> {
-    const SCALED: bool = false;
-    fn squared(&self) -> bool {
-        self.squared
+    /// The first `rows` rows, and the rest.
+    pub fn split(self, rows: usize, columns: usize) -> (Self, Self) {
+        let split = |values: &'a mut [T], at: usize| values.split_at_mut(at.min(values.len()));
+        let (block, rest) = split(self.block, rows * columns);
+        let [(a, rest_a), (b, rest_b)] = self.fields.map(|field| split(field, rows));
+        (Output { block, fields: [a, b] }, Output { block: rest, fields: [rest_a, rest_b] })
     }
-    fn rows(&self) -> usize {
-        self.scale.len().min(self.ratio.len())
-    }
-    #[inline(always)]
-    fn neighbour(&self, _: usize) -> T {
-        T::ONE
-    }
-    #[inline(always)]
-    fn row<const W: usize>(
-        &self,
-        i: usize,
-        _at: usize,
-        own: &[T; W],
-        gathered: &[T; W],
-        _sums: &mut Lanes<W>,
-    ) -> [T; W] {
-        let (s, r) = (coefficient(self.scale, i), self.rho * coefficient(self.ratio, i));
-        std::array::from_fn(|c| self.bias + s * own[c] + r * gathered[c])
-    }
-}
 
-/// `s_i g_i + ρ Σ_j w_ij (s_j/d_j) g_j`.
-#[derive(Clone, Copy)]
-pub(super) struct Adjoint<'a, T> {
-    scale: &'a [T],
-    ratio: &'a [T],
-    rho: T,
-    squared: bool,
-}
-
-impl<'a, T: Scalar> Adjoint<'a, T> {
-    pub fn new(l: &'a super::Layer<T>) -> Self {
-        let rho = T::from_f64(l.rho);
-        Adjoint { scale: &l.scale, ratio: &l.ratio, rho, squared: l.squared }
-    }
-}
-
-impl<T: Scalar> Stencil<T> for Adjoint<'_, T> {
-    const SCALED: bool = true;
-    fn squared(&self) -> bool {
-        self.squared
-    }
-    fn rows(&self) -> usize {
-        self.scale.len().min(self.ratio.len())
-    }
-    #[inline(always)]
-    fn neighbour(&self, j: usize) -> T {
-        coefficient(self.ratio, j)
-    }
-    #[inline(always)]
-    fn row<const W: usize>(
-        &self,
-        i: usize,
-        _at: usize,
-        own: &[T; W],
-        gathered: &[T; W],
-        _sums: &mut Lanes<W>,
-    ) -> [T; W] {
-        let s = coefficient(self.scale, i);
-        std::array::from_fn(|c| s * own[c] + self.rho * gathered[c])
-    }
-}
-
-/// [`Adjoint`] with the sums of [`LayerSums`] in the same pass. The forward output is the cotangent
-/// itself where `SAME`.
-#[derive(Clone, Copy)]
-pub(super) struct AdjointWithSums<'a, T, const SAME: bool> {
-    pub adjoint: Adjoint<'a, T>,
-    pub bias: T,
-    pub log_degree: &'a [f64],
-    pub input: &'a [T],
-    /// Not read where `SAME`.
-    pub output: &'a [T],
-}
-
-impl<T: Scalar, const SAME: bool> Stencil<T> for AdjointWithSums<'_, T, SAME> {
-    const SUMS: bool = true;
-    const SCALED: bool = true;
-    fn squared(&self) -> bool {
-        self.adjoint.squared
-    }
-    fn rows(&self) -> usize {
-        self.adjoint.rows().min(self.log_degree.len())
-    }
-    #[inline(always)]
-    fn neighbour(&self, j: usize) -> T {
-        self.adjoint.neighbour(j)
-    }
-    #[inline(always)]
-    fn row<const W: usize>(
-        &self,
-        i: usize,
-        at: usize,
-        own: &[T; W],
-        gathered: &[T; W],
-        sums: &mut Lanes<W>,
-    ) -> [T; W] {
-        let input: &[T; W] = tile(self.input, at);
-        let output: &[T; W] = if SAME { own } else { tile(self.output, at) };
-        let log_degree = coefficient(self.log_degree, i);
-        for c in 0..W {
-            let gu = (own[c] * (output[c] - self.bias)).to_f64();
-            sums.alpha[c] += gu;
-            sums.gamma[c] += gu * log_degree;
-            sums.rho[c] += (gathered[c] * input[c]).to_f64();
-            sums.bias[c] += own[c].to_f64();
-        }
-        self.adjoint.row(i, at, own, gathered, sums)
-    }
-}
-
-/// [`LayerSums`] of each column of a tile: adding across a row for every row would cost more than
-/// the row itself. Products are added up in double precision.
-pub(super) struct Lanes<const W: usize> {
-    alpha: [f64; W],
-    rho: [f64; W],
-    gamma: [f64; W],
-    bias: [f64; W],
-}
-
-impl<const W: usize> Lanes<W> {
-    const ZERO: Self = Lanes { alpha: [0.0; W], rho: [0.0; W], gamma: [0.0; W], bias: [0.0; W] };
-
-    fn total(&self) -> LayerSums {
-        LayerSums {
-            alpha: self.alpha.iter().sum(),
-            rho: self.rho.iter().sum(),
-            gamma: self.gamma.iter().sum(),
-            bias: self.bias.iter().sum(),
-        }
+    /// Takes the first `rows` rows away.
+    pub fn take(&mut self, rows: usize, columns: usize) -> Self {
+        let all = std::mem::replace(self, Output::block(&mut []));
+        let (taken, rest) = all.split(rows, columns);
+        *self = rest;
+        taken
     }
 }
 
 /// Applies the stencil to `rows`; `out` holds just these rows.
-pub(super) fn run<T: Scalar, S: Stencil<T>>(
-    stencil: &S,
+pub(super) fn run<T: Scalar, P: Stencil<T>>(
+    stencil: &P,
     csr: &Csr<T>,
     input: &[T],
     columns: usize,
     rows: Range<usize>,
-    out: &mut [T],
-) -> LayerSums {
+    out: Output<T>,
+) -> Totals {
     let reachable = if rows.end <= csr.interior { csr.owned } else { csr.rows };
     assert!(input.len() >= reachable * columns, "input rows");
-    assert!(stencil.rows() >= reachable && rows.end <= csr.owned, "coefficient rows");
-    Arch::new().dispatch(Sweep { stencil: *stencil, csr, input, columns, rows, out })
+    let factors = stencil.factors().is_none_or(|factors| factors.len() >= reachable);
+    assert!(factors && stencil.rows() >= rows.end && rows.end <= csr.owned, "coefficient rows");
+    let whole =
+        |values: &[T], width: usize| values.is_empty() || values.len() == rows.len() * width;
+    assert!(whole(out.block, columns) && out.fields.iter().all(|f| whole(f, 1)), "output rows");
+    let narrowest = columns / columns.div_ceil(TILE);
+    lanes::dispatch::<T, _>(narrowest, Sweep { stencil, csr, input, columns, rows, out })
 }
 
-struct Sweep<'a, T, S> {
-    stencil: S,
+/// Columns that are worked on together at most; wider blocks take several equal tiles.
+const TILE: usize = 16;
+/// Rows that are gathered before the stencil has its turn.
+const TOGETHER: usize = 64;
+
+struct Sweep<'a, T, P> {
+    stencil: &'a P,
     csr: &'a Csr<T>,
     input: &'a [T],
     columns: usize,
     rows: Range<usize>,
-    out: &'a mut [T],
+    out: Output<'a, T>,
 }
 
-impl<T: Scalar, S: Stencil<T>> WithSimd for Sweep<'_, T, S> {
-    type Output = LayerSums;
+impl<T: Scalar, P: Stencil<T>> WithSimd for Sweep<'_, T, P> {
+    type Output = Totals;
 
     #[inline(always)]
-    fn with_simd<V: Simd>(self, _: V) -> LayerSums {
-        if self.csr.weights.is_empty() { self.tiles::<false>() } else { self.tiles::<true>() }
-    }
-}
-
-impl<T: Scalar, S: Stencil<T>> Sweep<'_, T, S> {
-    /// One or more tiles per row; widths that occur in practice are one tile.
-    #[inline(always)]
-    fn tiles<const WEIGHTED: bool>(mut self) -> LayerSums {
-        let mut sums = LayerSums::default();
-        match self.columns {
-            1 => self.pass::<1, WEIGHTED>(1, 0, &mut sums),
-            8 => self.pass::<8, WEIGHTED>(8, 0, &mut sums),
-            10 => self.pass::<10, WEIGHTED>(10, 0, &mut sums),
-            columns => {
-                let mut first = 0;
-                while first < columns {
-                    first += match columns - first {
-                        8.. => {
-                            self.pass::<8, WEIGHTED>(columns, first, &mut sums);
-                            8
-                        }
-                        4.. => {
-                            self.pass::<4, WEIGHTED>(columns, first, &mut sums);
-                            4
-                        }
-                        2.. => {
-                            self.pass::<2, WEIGHTED>(columns, first, &mut sums);
-                            2
-                        }
-                        _ => {
-                            self.pass::<1, WEIGHTED>(columns, first, &mut sums);
-                            1
-                        }
-                    };
-                }
+    fn with_simd<S: Simd>(mut self, simd: S) -> Totals {
+        let tiles = self.columns.div_ceil(TILE);
+        let mut room = [T::ZERO; TOGETHER * TILE];
+        let mut total = Totals::default();
+        let mut first = self.rows.start;
+        while first < self.rows.end {
+            let rows = first..self.rows.end.min(first + TOGETHER);
+            for t in 0..tiles {
+                let tile = t * self.columns / tiles..(t + 1) * self.columns / tiles;
+                let gathered = &mut room[..rows.len() * tile.len()];
+                gather::rows::<T, S>(
+                    self.csr,
+                    self.stencil.factors(),
+                    self.stencil.squared(),
+                    (self.input, self.columns),
+                    rows.clone(),
+                    tile.clone(),
+                    gathered,
+                );
+                self.finish(simd, rows.clone(), tile, gathered, &mut total);
             }
+            first = rows.end;
         }
-        sums
+        total
     }
+}
 
-    /// All rows, columns `first..first + W` of `stride`. A chunk of rows stays in cache between
-    /// tiles.
+impl<T: Scalar, P: Stencil<T>> Sweep<'_, T, P> {
+    /// The stencil on a tile of some rows.
     #[inline(always)]
-    fn pass<const W: usize, const WEIGHTED: bool>(
+    fn finish<S: Simd>(
         &mut self,
-        stride: usize,
-        first: usize,
-        sums: &mut LayerSums,
+        simd: S,
+        rows: Range<usize>,
+        tile: Range<usize>,
+        gathered: &[T],
+        total: &mut Totals,
     ) {
-        let mut total = Lanes::<W>::ZERO;
-        let rows_per_line = (LINE / (stride * T::BYTES)).max(1);
-        let (stencil, csr, input) = (self.stencil, self.csr, self.input);
-        let all_weights = if stencil.squared() { &csr.squared } else { &csr.weights };
-        let ends = csr.indptr[self.rows.start..=self.rows.end].windows(2);
-        let rows = self.rows.clone().zip(ends).zip(self.out.chunks_exact_mut(stride));
-        for ((i, ends), out) in rows {
-            // Main memory is far: ask early for the next new row of the input, and carry the
-            // streams over the page ends at which the processor's own prefetching stops.
-            if i.is_multiple_of(rows_per_line) {
-                prefetch(input, (i + csr.reach) * stride + first);
-                prefetch(out, 128 * stride);
-                prefetch(&csr.indices, ends[0] as usize + 1024);
-            }
-            let mut gathered = [T::ZERO; W];
-            let row = ends[0] as usize..ends[1] as usize;
-            // SAFETY: row pointers are ascending and end at the number of entries (`Csr::new`).
-            let indices = unsafe { csr.indices.get_unchecked(row.clone()) };
-            let weights: &[T] = if WEIGHTED { &all_weights[row] } else { &[] };
-            let mut add = |k: usize, j: u32| {
-                let j = j as usize;
-                // SAFETY: `Csr::new` has verified every index against the rows it may name, and
-                // `run` that the input has these rows; `first + W <= stride`. Checking every
-                // row again costs a sixth of a layer that is in cache.
-                let x: &[T; W] = unsafe { &*input.as_ptr().add(j * stride + first).cast() };
-                let mut factor = T::ONE;
-                if S::SCALED {
-                    factor = stencil.neighbour(j);
-                }
-                if WEIGHTED {
-                    factor = if S::SCALED { weights[k] * factor } else { weights[k] };
-                }
-                for c in 0..W {
-                    gathered[c] += if WEIGHTED || S::SCALED { factor * x[c] } else { x[c] };
-                }
+        let cover = Cover::new::<T, S>(tile.len());
+        let mut k = 0;
+        while k < cover.vectors() {
+            let (rows, tile) = (rows.clone(), tile.clone());
+            k += match cover.vectors() - k {
+                4.. => self.vectors::<S, 4>(simd, cover, k, rows, tile, gathered, total),
+                2.. => self.vectors::<S, 2>(simd, cover, k, rows, tile, gathered, total),
+                _ => self.vectors::<S, 1>(simd, cover, k, rows, tile, gathered, total),
             };
-            let (pairs, last) = indices.as_chunks::<2>();
-            for (k, pair) in pairs.iter().enumerate() {
-                add(2 * k, pair[0]);
-                add(2 * k + 1, pair[1]);
-            }
-            if let &[j] = last {
-                add(2 * pairs.len(), j);
-            }
-            let at = i * stride + first;
-            let made = stencil.row(i, at, tile(input, at), &gathered, &mut total);
-            out[first..first + W].copy_from_slice(&made);
         }
-        if S::SUMS {
-            sums.add(&total.total());
+    }
+
+    /// `N` vectors of each row, from the `k`th on.
+    #[inline(always)]
+    #[allow(clippy::too_many_arguments)] // the inside of a loop
+    fn vectors<S: Simd, const N: usize>(
+        &mut self,
+        simd: S,
+        cover: Cover,
+        k: usize,
+        rows: Range<usize>,
+        tile: Range<usize>,
+        gathered: &[T],
+        total: &mut Totals,
+    ) -> usize {
+        let (stencil, stride) = (self.stencil, self.columns);
+        let columns: [usize; N] = std::array::from_fn(|v| cover.first(k + v));
+        let overlap: [usize; N] = std::array::from_fn(|v| cover.overlap(k + v));
+        let fresh = |v: usize| {
+            let mut lanes = [T::ONE; lanes::MOST];
+            lanes[..overlap[v]].fill(T::ZERO);
+            // SAFETY: no vector has more lanes than these.
+            unsafe { load::<T, S>(lanes.as_ptr()) }
+        };
+        let leading = tile.start == 0 && k == 0;
+        let fresh = std::array::from_fn(fresh);
+        let mut place = Place { i: 0, at: [0; N], leading, fresh };
+        let mut sums = Sums::new(simd);
+        // SAFETY (of all loads and stores below): `run` has verified that input and output have the
+        // rows, `gathered` holds the tile of every row, and vectors lie within the tile.
+        for (r, i) in rows.enumerate() {
+            let row: Row<T, S, N> = columns.map(|column| unsafe {
+                load::<T, S>(gathered.as_ptr().add(r * tile.len() + column))
+            });
+            (place.i, place.at) = (i, columns.map(|column| i * stride + tile.start + column));
+            let own = place.at.map(|at| unsafe { load::<T, S>(self.input.as_ptr().add(at)) });
+            let made = stencil.row(simd, &place, &own, &row, &mut sums);
+            let out = i - self.rows.start;
+            if !self.out.block.is_empty() {
+                let block = self.out.block.as_mut_ptr();
+                // The stream of rows is carried over page ends, where the processor's own
+                // prefetching stops.
+                prefetch(block, (out + AHEAD) * stride);
+                for v in 0..N {
+                    let at = out * stride + tile.start + columns[v];
+                    unsafe { store::<T, S>(block.add(at), made.row[v]) };
+                }
+            }
+            if P::SUMS {
+                stencil.blocks().iter().for_each(|b| prefetch(b.as_ptr(), (i + AHEAD) * stride));
+                for (field, value) in self.out.fields.iter_mut().zip(made.fields) {
+                    if let Some(field) = field.get_mut(out) {
+                        *field = if leading { value } else { *field + value };
+                    }
+                }
+            }
         }
+        if P::SUMS {
+            sums.add_to(overlap, total);
+        }
+        N
     }
 }
 
-/// Bytes of a cache line.
-const LINE: usize = 64;
+/// Rows of a stream to ask for ahead of their use.
+const AHEAD: usize = 128;
+
+/// # Safety
+/// There must be a vector's worth of values.
+#[inline(always)]
+unsafe fn load<T: Scalar, S: Simd>(from: *const T) -> T::Vector<S> {
+    // SAFETY: as above; vectors are plain values.
+    unsafe { from.cast::<T::Vector<S>>().read_unaligned() }
+}
+
+/// # Safety
+/// There must be room for a vector.
+#[inline(always)]
+unsafe fn store<T: Scalar, S: Simd>(to: *mut T, values: T::Vector<S>) {
+    // SAFETY: as above.
+    unsafe { to.cast::<T::Vector<S>>().write_unaligned(values) };
+}
 
 /// Asks for the value at `at` ahead of its use, into the second-level cache: rows are asked for so
 /// early that the first level would have dropped them again.
 #[inline(always)]
-fn prefetch<T>(input: &[T], at: usize) {
+pub(super) fn prefetch<T>(values: *const T, at: usize) {
     #[cfg(target_arch = "x86_64")]
     {
         use std::arch::x86_64::{_MM_HINT_T1, _mm_prefetch};
         // SAFETY: a prefetch reads nothing; any address is allowed.
-        unsafe { _mm_prefetch(input.as_ptr().wrapping_add(at).cast(), _MM_HINT_T1) };
+        unsafe { _mm_prefetch(values.wrapping_add(at).cast(), _MM_HINT_T1) };
     }
     #[cfg(not(target_arch = "x86_64"))]
-    let _ = (input, at);
-}
-
-/// A coefficient of a row that [`run`] has verified to be there.
-#[inline(always)]
-fn coefficient<T: Copy>(values: &[T], row: usize) -> T {
-    debug_assert!(row < values.len());
-    // SAFETY: `run` asserts that coefficients cover all rows a sweep may name, and `Csr::new`
-    // that no index names another.
-    unsafe { *values.get_unchecked(row) }
-}
-
-/// `W` neighbouring values.
-#[inline(always)]
-fn tile<T, const W: usize>(values: &[T], at: usize) -> &[T; W] {
-    values[at..at + W].first_chunk().expect("a slice of W values")
+    let _ = (values, at);
 }

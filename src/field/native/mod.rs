@@ -5,16 +5,19 @@
 //! added chunk by chunk in order, so results do not depend on the number of threads.
 
 mod aligned;
+mod gather;
 mod kernel;
+mod lanes;
 mod recurrence;
 mod rowwise;
 mod scalar;
+mod stencil;
 mod tiles;
 mod vector;
 
 pub use scalar::Scalar;
 
-use super::{Coefficients, Engine, LayerSums};
+use super::{Coefficients, Engine, LayerSums, Output};
 use crate::comm::World;
 use crate::comm::halo::HaloExchange;
 use crate::elementary;
@@ -23,11 +26,12 @@ use crate::partition::Part;
 use crate::profile::{self, Phase};
 use crate::random::Stream;
 use aligned::Aligned;
-use kernel::{Csr, Stencil};
+use kernel::Csr;
 use rayon::prelude::*;
 use std::cell::RefCell;
 use std::ops::Range;
 use std::rc::Rc;
+use stencil::{Stencil, Totals};
 
 /// Rows per chunk: enough work to be worth handing to a thread, few enough to balance.
 const CHUNK: usize = 1024;
@@ -64,7 +68,7 @@ pub struct Native<T: Scalar> {
     send: Vec<T>,
     /// One sum per chunk of rows, so that passes allocate nothing.
     sums: RefCell<Vec<f64>>,
-    layer_sums: Vec<LayerSums>,
+    totals: Vec<Totals>,
 }
 
 /// `[owned + halo, s]` values, row-major.
@@ -113,7 +117,7 @@ impl<T: Scalar> Native<T> {
             send_rows: part.halo.send_order().collect(),
             send: Vec::new(),
             sums: RefCell::new(vec![0.0; part.owned.div_ceil(CHUNK)]),
-            layer_sums: vec![LayerSums::default(); part.owned.div_ceil(CHUNK)],
+            totals: vec![Totals::default(); part.owned.div_ceil(CHUNK)],
             world,
             csr: Csr::new(&part),
             exchange,
@@ -131,16 +135,15 @@ impl<T: Scalar> Native<T> {
     }
 
     /// Fills the halo of `input` while `stencil` works on the interior rows of `out`, then on the
-    /// boundary rows. Sums come back chunk by chunk, in order.
+    /// boundary rows. Sums are added chunk by chunk, in order.
     fn sweep<S: Stencil<T>>(
         &mut self,
         stencil: &S,
         input: &mut Block<T>,
-        out: &mut Block<T>,
+        out: kernel::Output<T>,
         phase: Phase,
-    ) -> LayerSums {
+    ) -> Totals {
         let columns = input.columns;
-        assert_eq!(columns, out.columns, "blocks of one width");
         let (owned, interior) = (self.part.owned, self.part.interior);
         let packing = profile::start();
         pack(&input.values, columns, &self.send_rows, &mut self.send);
@@ -153,26 +156,28 @@ impl<T: Scalar> Native<T> {
 
         let csr = &self.csr;
         let (mine, halo) = input.values.split_at_mut(owned * columns);
-        let (inner, rest) = out.values.split_at_mut(interior * columns);
-        let mut sums = LayerSums::default();
-        let scratch = &mut self.layer_sums[..];
+        let (mut inner, boundary) = out.split(interior, columns);
+        let mut total = Totals::default();
+        let totals = &mut self.totals[..];
         self.exchange.run(columns, &self.send, halo, |flight| {
             let timer = profile::start();
             // Pieces, to give MPI a turn between them; large enough to occupy all threads.
             let piece = 4 * CHUNK * rayon::current_num_threads();
-            for (k, out) in inner.chunks_mut(piece * columns).enumerate() {
-                let rows = k * piece..k * piece + out.len() / columns;
-                over_rows(stencil, csr, mine, columns, rows, out, scratch, &mut sums);
+            let mut first = 0;
+            while first < interior {
+                let rows = first..interior.min(first + piece);
+                let out = inner.take(rows.len(), columns);
+                first = rows.end;
+                total.add(&over_rows(stencil, csr, mine, columns, rows, out, totals));
                 flight.progress();
             }
             profile::stop(phase, timer, csr.bytes_of(0..interior, columns), 0);
         });
         let timer = profile::start();
-        let boundary = &mut rest[..(owned - interior) * columns];
-        let (halo_filled, edge) = (&input.values, interior..owned);
-        over_rows(stencil, csr, halo_filled, columns, edge, boundary, scratch, &mut sums);
+        let edge = interior..owned;
+        total.add(&over_rows(stencil, csr, &input.values, columns, edge, boundary, totals));
         profile::stop(phase, timer, csr.bytes_of(interior..owned, columns), 0);
-        sums
+        total
     }
 }
 
@@ -183,38 +188,56 @@ fn pack<T: Scalar>(values: &[T], columns: usize, rows: &[u32], send: &mut Vec<T>
     }
 }
 
-/// Applies a stencil to `rows`, whose results are `out`, chunk by chunk; the sums of the chunks are
-/// left in `scratch` and added to `total` in order.
-#[allow(clippy::too_many_arguments)] // called twice, from the place that has them all
+/// Applies a stencil to `rows`, whose results are `out`, chunk by chunk; the sums of the chunks pass
+/// through `totals` and are added in order, whichever threads made them.
 fn over_rows<T: Scalar, S: Stencil<T>>(
     stencil: &S,
     csr: &Csr<T>,
     input: &[T],
     columns: usize,
     rows: Range<usize>,
-    out: &mut [T],
-    scratch: &mut [LayerSums],
-    total: &mut LayerSums,
-) {
-    let chunk = |k: usize, out: &mut [T]| {
-        let first = rows.start + k * CHUNK;
-        kernel::run(stencil, csr, input, columns, first..first + out.len() / columns, out)
-    };
-    if inline(rows.len()) {
-        for (k, out) in out.chunks_mut(CHUNK * columns).enumerate() {
-            total.add(&chunk(k, out));
+    out: kernel::Output<T>,
+    totals: &mut [Totals],
+) -> Totals {
+    let totals = &mut totals[..rows.len().div_ceil(CHUNK)];
+    let alone = inline(rows.len());
+    let chunks = Chunks { stencil, csr, input, columns, alone };
+    chunks.run(rows, out, totals);
+    let mut total = Totals::default();
+    totals.iter().for_each(|t| total.add(t));
+    total
+}
+
+/// A sweep to be done chunk by chunk.
+struct Chunks<'a, T: Scalar, S> {
+    stencil: &'a S,
+    csr: &'a Csr<T>,
+    input: &'a [T],
+    columns: usize,
+    /// Whether one thread does all of them.
+    alone: bool,
+}
+
+impl<T: Scalar, S: Stencil<T>> Chunks<'_, T, S> {
+    /// All chunks of `rows`, half of them on another thread; one total for each.
+    fn run(&self, rows: Range<usize>, out: kernel::Output<T>, totals: &mut [Totals]) {
+        let Chunks { stencil, csr, input, columns, alone } = *self;
+        match totals {
+            [] => {}
+            [total] => *total = kernel::run(stencil, csr, input, columns, rows, out),
+            _ => {
+                let half = totals.len() / 2;
+                let middle = rows.start + half * CHUNK;
+                let (left, right) = totals.split_at_mut(half);
+                let (out, rest) = out.split(half * CHUNK, columns);
+                let first = || self.run(rows.start..middle, out, left);
+                let second = || self.run(middle..rows.end, rest, right);
+                match alone {
+                    true => (first(), second()),
+                    false => rayon::join(first, second),
+                };
+            }
         }
-        return;
-    }
-    let chunks = out.par_chunks_mut(CHUNK * columns).enumerate();
-    if S::SUMS {
-        let sums = &mut scratch[..rows.len().div_ceil(CHUNK)];
-        chunks.zip(sums.par_iter_mut()).for_each(|((k, out), sum)| *sum = chunk(k, out));
-        sums.iter().for_each(|s| total.add(s));
-    } else {
-        chunks.for_each(|(k, out)| {
-            chunk(k, out);
-        });
     }
 }
 
@@ -338,19 +361,23 @@ impl<T: Scalar> Engine for Native<T> {
 
     fn layer(&mut self, l: &Layer<T>, with_bias: bool, h: &mut Block<T>, out: &mut Block<T>) {
         let bias = if with_bias { l.bias } else { 0.0 };
-        let stencil = kernel::Forward {
+        let stencil = stencil::Forward {
             scale: &l.scale,
             ratio: &l.ratio,
             rho: T::from_f64(l.rho),
             bias: T::from_f64(bias),
             squared: l.squared,
+            located: None,
         };
+        assert_eq!(h.columns, out.columns, "blocks of one width");
+        let out = kernel::Output::block(self.owned_mut(out));
         self.sweep(&stencil, h, out, Phase::Layer);
     }
 
     fn adjoint(&mut self, l: &Layer<T>, g: &mut Block<T>, out: &mut Block<T>) {
-        let stencil = kernel::Adjoint::new(l);
-        self.sweep(&stencil, g, out, Phase::Adjoint);
+        assert_eq!(g.columns, out.columns, "blocks of one width");
+        let out = kernel::Output::block(self.owned_mut(out));
+        self.sweep(&stencil::Adjoint::new(l), g, out, Phase::Adjoint);
     }
 
     fn adjoint_with_sums(
@@ -359,39 +386,13 @@ impl<T: Scalar> Engine for Native<T> {
         with_bias: bool,
         g: &mut Block<T>,
         input: &Block<T>,
-        output: Option<&Block<T>>,
+        output: Output<'_, Block<T>>,
         out: &mut Block<T>,
     ) -> LayerSums {
-        let same_width = |block: &Block<T>| block.columns == g.columns;
-        assert!(same_width(input) && output.is_none_or(same_width), "blocks of one width");
-        let bias = T::from_f64(if with_bias { l.bias } else { 0.0 });
-        let log_degree = std::mem::take(&mut self.log_degree);
-        let adjoint = kernel::Adjoint::new(l);
-        let (log_d, input) = (&log_degree[..], &input.values[..]);
-        let sums = match output {
-            Some(Block { values: output, .. }) => {
-                let stencil = kernel::AdjointWithSums::<T, false> {
-                    adjoint,
-                    bias,
-                    log_degree: log_d,
-                    input,
-                    output,
-                };
-                self.sweep(&stencil, g, out, Phase::Gradient)
-            }
-            None => {
-                let stencil = kernel::AdjointWithSums::<T, true> {
-                    adjoint,
-                    bias,
-                    log_degree: log_d,
-                    input,
-                    output: &[],
-                };
-                self.sweep(&stencil, g, out, Phase::Gradient)
-            }
-        };
-        self.log_degree = log_degree;
-        sums
+        assert_eq!(g.columns, out.columns, "blocks of one width");
+        let rest = (None, stencil::Fate::Kept);
+        let out = kernel::Output::block(self.owned_mut(out));
+        self.gradient(l, with_bias, g, input, output, rest, out).layer
     }
 
     fn dots(&self, x: &Block<T>, y: &Block<T>, dots: &mut [f64]) {
@@ -473,6 +474,42 @@ impl<T: Scalar> Engine for Native<T> {
 }
 
 impl<T: Scalar> Native<T> {
+    /// A transposed layer with the sums of its gradient, the residual to add and the fate of the result.
+    #[allow(clippy::too_many_arguments)] // what the trait asks for in three forms
+    fn gradient(
+        &mut self,
+        l: &Layer<T>,
+        with_bias: bool,
+        g: &mut Block<T>,
+        input: &Block<T>,
+        output: Output<'_, Block<T>>,
+        (residual, fate): (Option<stencil::Residual<T>>, stencil::Fate<T>),
+        out: kernel::Output<T>,
+    ) -> Totals {
+        let same_width = |block: &Block<T>| block.columns == g.columns;
+        assert!(same_width(input), "blocks of one width");
+        let log_degree = std::mem::take(&mut self.log_degree);
+        let stencil = stencil::Gradient {
+            adjoint: stencil::Adjoint::new(l),
+            bias: T::from_f64(if with_bias { l.bias } else { 0.0 }),
+            log_degree: &log_degree,
+            input: &input.values,
+            output: match output {
+                Output::Cotangent => stencil::Output::Cotangent,
+                Output::Block(block) => {
+                    assert!(same_width(block), "blocks of one width");
+                    stencil::Output::Block(&block.values)
+                }
+                Output::Dots(a, b) => stencil::Output::Dots(&a.values, &b.values),
+            },
+            residual,
+            fate,
+        };
+        let total = self.sweep(&stencil, g, out, Phase::Gradient);
+        self.log_degree = log_degree;
+        total
+    }
+
     /// Bytes of `passes` passes over the owned rows of a block.
     fn bytes(&self, columns: usize, passes: usize) -> u64 {
         (self.part.owned * columns * passes * T::BYTES) as u64

@@ -4,8 +4,9 @@
 //! any width otherwise (`W = 0`); [`pulp`] compiles them for the vector units found at run time.
 
 use super::vector::{self, on_vectors};
-use super::{Block, CHUNK, Native, Scalar, inline};
-use crate::field::rowwise::{AdamStep, Draw, Moving, Rowwise};
+use super::{Block, CHUNK, Layer, Native, Scalar, inline, kernel, stencil};
+use crate::field::rowwise::{AdamStep, Draw, Moving, Pull, Residual, Rowwise};
+use crate::field::{LayerSums, Output};
 use crate::profile::{self, Phase};
 use crate::random::Stream;
 use rayon::prelude::*;
@@ -119,6 +120,70 @@ impl<T: Scalar> Rowwise for Native<T> {
         profile::stop(Phase::Random, timer, self.bytes(columns, 1), 0);
     }
 
+    fn layer_located(
+        &mut self,
+        l: &Layer<T>,
+        h: &mut Block<T>,
+        mean: Option<&Block<T>>,
+        scale: &Block<T>,
+        x: &mut Block<T>,
+    ) {
+        assert_eq!(h.columns, x.columns, "blocks of one width");
+        let stencil = stencil::Forward {
+            scale: &l.scale,
+            ratio: &l.ratio,
+            rho: T::from_f64(l.rho),
+            bias: T::ZERO,
+            squared: l.squared,
+            located: Some((mean.map(|mean| &mean.values[..]), &scale.values[..])),
+        };
+        let out = kernel::Output::block(self.owned_mut(x));
+        self.sweep(&stencil, h, out, Phase::Layer);
+    }
+
+    fn adjoint_pulled(
+        &mut self,
+        l: &Layer<T>,
+        with_bias: bool,
+        g: &mut Block<T>,
+        x: &Block<T>,
+        output: Output<'_, Block<T>>,
+        residual: Option<Residual<'_, Block<T>>>,
+        pull: Option<Pull<'_, Block<T>>>,
+        gx: &mut Block<T>,
+    ) -> (LayerSums, f64) {
+        assert_eq!(g.columns, gx.columns, "blocks of one width");
+        let residual = residual.map(|r| stencil::Residual {
+            precision: T::from_f64(r.precision),
+            mask: &r.mask.values[..],
+            target: r.target.map(|target| &target.values[..]),
+        });
+        let mut out = kernel::Output::block(self.owned_mut(gx));
+        let mut fate = stencil::Fate::Kept;
+        if let Some(Pull { mean, scale, of_mean, of_scale }) = pull {
+            let mean = mean.map(|mean| &mean.values[..]);
+            fate = stencil::Fate::Pulled { mean, scale: &scale.values };
+            out.fields = [self.owned_mut(of_mean), self.owned_mut(of_scale)];
+        }
+        let total = self.gradient(l, with_bias, g, x, output, (residual, fate), out);
+        (total.layer, total.misfit)
+    }
+
+    fn adjoint_dotted(
+        &mut self,
+        l: &Layer<T>,
+        g: &mut Block<T>,
+        u: &Block<T>,
+        output: Output<'_, Block<T>>,
+        w: &Block<T>,
+        of_w: &mut Block<T>,
+    ) -> LayerSums {
+        let fate = stencil::Fate::Dotted { w: &w.values };
+        let fields = [self.owned_mut(of_w), &mut []];
+        let out = kernel::Output { block: &mut [], fields };
+        self.gradient(l, false, g, u, output, (None, fate), out).layer
+    }
+
     fn locate(&self, mean: Option<&Block<T>>, scale: &Block<T>, t: &Block<T>, x: &mut Block<T>) {
         assert_eq!(t.columns, x.columns, "blocks of one width");
         let (timer, columns) = (profile::start(), t.columns);
@@ -127,34 +192,6 @@ impl<T: Scalar> Rowwise for Native<T> {
         let rows = rows.zip(self.chunks(mean)).zip(self.chunks(scale));
         rows.with_min_len(least(self.part.owned)).for_each(|(((x, t), mean), scale)| {
             by_width!(columns, locate(mean, times, scale, t, x));
-        });
-        profile::stop(Phase::Vector, timer, self.bytes(columns, 2), 0);
-    }
-
-    fn pull(
-        &self,
-        scale: &Block<T>,
-        t: &Block<T>,
-        g: &mut Block<T>,
-        mean: &mut Block<T>,
-        spread: &mut Block<T>,
-    ) {
-        assert_eq!(t.columns, g.columns, "blocks of one width");
-        let (timer, columns) = (profile::start(), t.columns);
-        let rows = self.chunks_mut(g).zip(self.chunks(t)).zip(self.chunks(scale));
-        let rows = rows.zip(self.chunks_mut(mean)).zip(self.chunks_mut(spread));
-        rows.with_min_len(least(self.part.owned)).for_each(|((((g, t), scale), mean), spread)| {
-            by_width!(columns, pull(scale, t, g, mean, spread));
-        });
-        profile::stop(Phase::Vector, timer, self.bytes(columns, 3), 0);
-    }
-
-    fn row_dots(&self, w: &Block<T>, x: &Block<T>, y: &Block<T>, out: &mut Block<T>) {
-        assert_eq!(x.columns, y.columns, "blocks of one width");
-        let (timer, columns) = (profile::start(), x.columns);
-        let rows = self.chunks_mut(out).zip(self.chunks(w)).zip(self.chunks(x)).zip(self.chunks(y));
-        rows.with_min_len(least(self.part.owned)).for_each(|(((out, w), x), y)| {
-            by_width!(columns, row_dots(w, x, y, out));
         });
         profile::stop(Phase::Vector, timer, self.bytes(columns, 2), 0);
     }
@@ -321,43 +358,6 @@ fn locate<T: Scalar, const W: usize>(
     for (((t, x), &mean), &scale) in rows {
         let mean = times * mean;
         t.iter().zip(x).for_each(|(&t, x)| *x = mean + scale * t);
-    }
-}
-
-#[inline(always)]
-fn pull<T: Scalar, const W: usize>(
-    columns: usize,
-    scale: &[T],
-    t: &[T],
-    g: &mut [T],
-    mean: &mut [T],
-    spread: &mut [T],
-) {
-    let columns = width::<W>(columns);
-    let rows = t.chunks_exact(columns).zip(g.chunks_exact_mut(columns));
-    for (((&scale, (t, g)), mean), spread) in scale.iter().zip(rows).zip(mean).zip(spread) {
-        let (mut sums, mut dots) = ([T::ZERO; LANES], [T::ZERO; LANES]);
-        for (t, g) in t.chunks(LANES).zip(g.chunks_mut(LANES)) {
-            for (((&t, g), sum), dot) in t.iter().zip(g).zip(&mut sums).zip(&mut dots) {
-                *sum += *g;
-                *dot += *g * t;
-                *g = scale * *g;
-            }
-        }
-        (*mean, *spread) = (total(sums), total(dots));
-    }
-}
-
-#[inline(always)]
-fn row_dots<T: Scalar, const W: usize>(columns: usize, w: &[T], x: &[T], y: &[T], out: &mut [T]) {
-    let columns = width::<W>(columns);
-    let rows = x.chunks_exact(columns).zip(y.chunks_exact(columns));
-    for ((out, &w), (x, y)) in out.iter_mut().zip(w).zip(rows) {
-        let mut dots = [T::ZERO; LANES];
-        for (x, y) in x.chunks(LANES).zip(y.chunks(LANES)) {
-            x.iter().zip(y).zip(&mut dots).for_each(|((&x, &y), dot)| *dot += x * y);
-        }
-        *out = total(dots) / w;
     }
 }
 

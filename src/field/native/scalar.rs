@@ -1,11 +1,13 @@
 //! The two precisions of the native engine.
 
+use super::lanes::Lanes;
 use crate::elementary;
 use std::ops::{Add, AddAssign, Div, Mul, Sub};
 
 /// `f32` or `f64`.
 pub trait Scalar:
-    Copy
+    Lanes
+    + bytemuck::Pod
     + Send
     + Sync
     + PartialEq
@@ -33,6 +35,8 @@ pub trait Scalar:
     fn sign(bits: u64) -> Self;
     /// `1` with bit `at` of 32 as its sign: narrow integers keep single precision in one vector.
     fn sign_of_low(bits: u32, at: u32) -> Self;
+    /// `self a + b`, rounded once.
+    fn mul_add(self, a: Self, b: Self) -> Self;
     /// Square root.
     fn sqrt(self) -> Self;
     /// `exp`, in code that runs on vectors.
@@ -55,6 +59,10 @@ impl Scalar for f32 {
     #[inline(always)]
     fn sign(bits: u64) -> f32 {
         f32::from_bits(1.0f32.to_bits() | (bits as u32) << 31)
+    }
+    #[inline(always)]
+    fn mul_add(self, a: f32, b: f32) -> f32 {
+        f32::mul_add(self, a, b)
     }
     #[inline(always)]
     fn sqrt(self) -> f32 {
@@ -88,6 +96,10 @@ impl Scalar for f64 {
     #[inline(always)]
     fn sign(bits: u64) -> f64 {
         f64::from_bits(1.0f64.to_bits() | bits << 63)
+    }
+    #[inline(always)]
+    fn mul_add(self, a: f64, b: f64) -> f64 {
+        f64::mul_add(self, a, b)
     }
     #[inline(always)]
     fn sqrt(self) -> f64 {

@@ -1,8 +1,8 @@
 //! Row passes of training as tensor expressions.
 
-use super::{Scalar, Torch};
-use crate::field::Engine;
-use crate::field::rowwise::{AdamStep, Draw, Moving, Rowwise};
+use super::{Layer, Scalar, Torch};
+use crate::field::rowwise::{AdamStep, Draw, Moving, Pull, Residual, Rowwise};
+use crate::field::{Engine, LayerSums, Output};
 use crate::random::Stream;
 use tch::{Device, Kind, Tensor};
 
@@ -61,23 +61,57 @@ impl<T: Scalar + tch::kind::Element> Rowwise for Torch<T> {
             .copy_(&mean.map_or_else(|| spread.shallow_clone(), |m| self.owned(m) + &spread));
     }
 
-    fn pull(
-        &self,
+    fn layer_located(
+        &mut self,
+        layer: &Layer,
+        h: &mut Tensor,
+        mean: Option<&Tensor>,
         scale: &Tensor,
-        t: &Tensor,
-        g: &mut Tensor,
-        mean: &mut Tensor,
-        spread: &mut Tensor,
+        x: &mut Tensor,
     ) {
-        let mut g = self.owned(g);
-        self.owned(mean).copy_(&g.sum_dim_intlist(1i64, true, T::KIND));
-        self.owned(spread).copy_(&(&g * self.owned(t)).sum_dim_intlist(1i64, true, T::KIND));
-        g.copy_(&(&g * self.owned(scale)));
+        self.layer(layer, false, h, x);
+        let t = x.shallow_clone();
+        self.locate(mean, scale, &t, x);
     }
 
-    fn row_dots(&self, w: &Tensor, x: &Tensor, y: &Tensor, out: &mut Tensor) {
-        let dots = (self.owned(x) * self.owned(y)).sum_dim_intlist(1i64, true, T::KIND);
-        self.owned(out).copy_(&(dots / self.owned(w)));
+    fn adjoint_pulled(
+        &mut self,
+        layer: &Layer,
+        with_bias: bool,
+        g: &mut Tensor,
+        x: &Tensor,
+        output: Output<'_, Tensor>,
+        residual: Option<Residual<'_, Tensor>>,
+        pull: Option<Pull<'_, Tensor>>,
+        gx: &mut Tensor,
+    ) -> (LayerSums, f64) {
+        let sums = self.adjoint_with_sums(layer, with_bias, g, x, output, gx);
+        let misfit = residual.map_or(0.0, |r| self.residual(r.precision, r.mask, r.target, x, gx));
+        if let Some(Pull { mean, scale, of_mean, of_scale }) = pull {
+            let (mut gx, scale, x) = (self.owned(gx), self.owned(scale), self.owned(x));
+            let deviation = mean.map_or_else(|| x.shallow_clone(), |mean| &x - self.owned(mean));
+            let across = |block: Tensor| block.sum_dim_intlist(1i64, true, T::KIND);
+            self.owned(of_mean).copy_(&across(gx.shallow_clone()));
+            self.owned(of_scale).copy_(&(across(&gx * deviation) / &scale));
+            gx.copy_(&(&gx * scale));
+        }
+        (sums, misfit)
+    }
+
+    fn adjoint_dotted(
+        &mut self,
+        layer: &Layer,
+        g: &mut Tensor,
+        u: &Tensor,
+        output: Output<'_, Tensor>,
+        w: &Tensor,
+        of_w: &mut Tensor,
+    ) -> LayerSums {
+        let mut back = self.zeros(self.columns(u));
+        let sums = self.adjoint_with_sums(layer, false, g, u, output, &mut back);
+        let dots = (self.owned(&back) * self.owned(u)).sum_dim_intlist(1i64, true, T::KIND);
+        self.owned(of_w).copy_(&(dots / self.owned(w)));
+        sums
     }
 
     fn subtract_linear(&self, f: &Tensor, a: &[f64], base: &Tensor, out: &mut Tensor) {
