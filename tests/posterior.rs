@@ -317,6 +317,51 @@ fn blocks_bridge_unobserved_regions() {
     }
 }
 
+/// The mean that blocks of a lattice with a hole lead to, and after how many iterations.
+fn mean_by_blocks(case: &Case) -> (Vec<f64>, usize) {
+    let mut engine = native(case);
+    let mut system = case.system(&mut engine);
+    let settings = schwarz::Options { nodes: 200, ..Default::default() };
+    let mut blocks =
+        Preconditioner::schwarz(&engine, &system.precision, &settings).expect("blocks");
+    let mut x = engine.zeros(system.columns);
+    let options = cg::Options { tolerance: 1e-10, verify: true, ..Default::default() };
+    let info = system.solve(&mut engine, &mut blocks, &mut x, &options).expect("solution");
+    let columns = system.columns;
+    (engine.download(&x).into_iter().step_by(columns).collect(), info.iterations)
+}
+
+/// Factors of blocks are stored in single precision; the entries of `Q̃` may be far outside of it.
+#[test]
+fn blocks_take_any_units() {
+    let case = lattice_with_hole(2, -0.95);
+    let (mean, iterations) = mean_by_blocks(&case);
+    for unit in [1e-40, 1e40] {
+        // G becomes unit² G and 1/σ becomes unit²/σ: the mean stays.
+        let mut other = case.clone();
+        let layer = |(unit, bias), (alpha, beta, gamma, b): Layer| {
+            (unit * alpha, unit * beta, gamma, bias * b)
+        };
+        other.layers[0] = layer((unit, unit), case.layers[0]);
+        other.layers[1] = layer((unit, unit * unit), case.layers[1]);
+        other.sigma = case.sigma / (unit * unit);
+        let (same, again) = mean_by_blocks(&other);
+        let error = relative_error(&same, &mean);
+        assert!(error < 1e-8 && again.abs_diff(iterations) <= 1, "{unit:e}: {error:e}, {again}");
+    }
+}
+
+/// Threads share the blocks among them, and change nothing.
+#[test]
+fn threads_leave_blocks_as_they_are() {
+    let results = [1, 2, 3].map(|threads| {
+        let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build().expect("threads");
+        pool.install(|| mean_by_blocks(&lattice_with_hole(2, -0.95)))
+    });
+    assert_eq!(results[0], results[1]);
+    assert_eq!(results[0], results[2]);
+}
+
 /// The bound on the error holds, and is not far from the error itself.
 #[test]
 fn the_error_is_bounded() {

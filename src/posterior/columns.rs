@@ -6,11 +6,13 @@ use crate::partition::Vicinity;
 use rayon::prelude::*;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
-/// Sparse columns of `G` for the first rows of a [`Vicinity`].
+/// Sparse columns of `G` for some rows of a [`Vicinity`].
 pub struct Columns {
     indptr: Vec<usize>,
     rows: Vec<u32>,
     values: Vec<f64>,
+    /// Rows are numbers below this.
+    height: usize,
 }
 
 /// Columns that one task computes; each task has a dense vector of its own.
@@ -25,14 +27,19 @@ impl Columns {
         count: usize,
         limit: usize,
     ) -> Result<Self> {
-        let factors: Vec<Factors> = layers.iter().map(|c| Factors::new(vicinity, c)).collect();
-        let mut columns = Columns { indptr: vec![0], rows: Vec::new(), values: Vec::new() };
+        let layers = Layers::new(vicinity, layers);
+        let mut columns = Columns::empty(vicinity.ids.len());
         // A few tasks at a time, so that the limit is met before memory is.
         let starts: Vec<usize> = (0..count).step_by(TASK).collect();
         for starts in starts.chunks(rayon::current_num_threads().max(1)) {
             let made: Vec<Columns> = starts
                 .par_iter()
-                .map(|&start| some(vicinity, &factors, start..count.min(start + TASK)))
+                .map(|&start| {
+                    let mut task = Columns::empty(vicinity.ids.len());
+                    let mut walk = Walk::new(&layers);
+                    (start..count.min(start + TASK)).for_each(|i| task.push(walk.column(i)));
+                    task
+                })
                 .collect();
             for task in made {
                 let before = columns.rows.len();
@@ -50,12 +57,29 @@ impl Columns {
         Ok(columns)
     }
 
+    fn empty(height: usize) -> Self {
+        Columns { indptr: vec![0], rows: Vec::new(), values: Vec::new(), height }
+    }
+
+    fn push(&mut self, column: impl Iterator<Item = (u32, f64)>) {
+        for (row, value) in column {
+            self.rows.push(row);
+            self.values.push(value);
+        }
+        self.indptr.push(self.rows.len());
+    }
+
+    /// Rows are numbers below this.
+    pub fn height(&self) -> usize {
+        self.height
+    }
+
     /// Number of columns.
     pub fn count(&self) -> usize {
         self.indptr.len() - 1
     }
 
-    /// Rows (ascending) and values of a column.
+    /// Rows and values of a column, in the order of the rows of the vicinity.
     pub fn column(&self, i: usize) -> (&[u32], &[f64]) {
         let range = self.indptr[i]..self.indptr[i + 1];
         (&self.rows[range.clone()], &self.values[range])
@@ -65,15 +89,15 @@ impl Columns {
 /// `(GᵀG)_ii` of the owned rows without keeping any column; nothing if that would mean to visit
 /// more than `limit` entries.
 pub fn squares(vicinity: &Vicinity, layers: &[Coefficients], limit: usize) -> Option<Vec<f64>> {
-    let factors: Vec<Factors> = layers.iter().map(|c| Factors::new(vicinity, c)).collect();
+    let layers = Layers::new(vicinity, layers);
     let visited = AtomicUsize::new(0);
     let tasks: Option<Vec<Vec<f64>>> = (0..vicinity.owned.div_ceil(TASK))
         .into_par_iter()
         .map(|task| {
-            let mut walk = Walk::new(vicinity);
+            let mut walk = Walk::new(&layers);
             (task * TASK..vicinity.owned.min((task + 1) * TASK))
                 .map(|i| {
-                    walk.column(vicinity, &factors, i);
+                    walk.go(i);
                     let count = walk.reached.len();
                     let within = visited.fetch_add(count, Relaxed) + count <= limit;
                     let square = || walk.reached.iter().map(|&k| walk.values[k as usize].powi(2));
@@ -85,17 +109,18 @@ pub fn squares(vicinity: &Vicinity, layers: &[Coefficients], limit: usize) -> Op
     tasks.map(|tasks| tasks.concat())
 }
 
-fn some(vicinity: &Vicinity, factors: &[Factors], range: std::ops::Range<usize>) -> Columns {
-    let mut walk = Walk::new(vicinity);
-    let mut columns = Columns { indptr: vec![0], rows: Vec::new(), values: Vec::new() };
-    for i in range {
-        walk.column(vicinity, factors, i);
-        walk.reached.sort_unstable();
-        columns.rows.extend_from_slice(&walk.reached);
-        columns.values.extend(walk.reached.iter().map(|&k| walk.values[k as usize]));
-        columns.indptr.push(columns.rows.len());
+/// The layers on a vicinity, entry by entry.
+pub struct Layers<'a> {
+    vicinity: &'a Vicinity,
+    factors: Vec<Factors>,
+}
+
+impl<'a> Layers<'a> {
+    /// Takes over the coefficients.
+    pub fn new(vicinity: &'a Vicinity, layers: &[Coefficients]) -> Self {
+        let factors = layers.iter().map(|c| Factors::new(vicinity, c)).collect();
+        Layers { vicinity, factors }
     }
-    columns
 }
 
 /// `s_i` and `ρ s_i / d_i` of a layer.
@@ -114,28 +139,68 @@ impl Factors {
 }
 
 /// A sparse vector that walks through the layers: dense values, and which of them are reached.
-struct Walk {
+pub struct Walk<'a> {
+    layers: &'a Layers<'a>,
     values: Vec<f64>,
     reached: Vec<u32>,
     next: Vec<f64>,
     next_reached: Vec<u32>,
     marked: Vec<bool>,
+    /// New numbers of rows, while there are any.
+    numbers: Vec<u32>,
 }
 
-impl Walk {
-    fn new(vicinity: &Vicinity) -> Self {
-        let n = vicinity.ids.len();
+impl<'a> Walk<'a> {
+    /// At rest.
+    pub fn new(layers: &'a Layers) -> Self {
+        let n = layers.vicinity.ids.len();
         Walk {
+            layers,
             values: vec![0.0; n],
             reached: Vec::new(),
             next: vec![0.0; n],
             next_reached: Vec::new(),
             marked: vec![false; n],
+            numbers: Vec::new(),
         }
     }
 
+    /// Columns of some rows; nothing if these have more than `limit` entries. Their rows have
+    /// numbers of their own, in the order in which they are met.
+    pub fn columns(&mut self, members: &[u32], limit: usize) -> Option<Columns> {
+        let mut numbers = std::mem::take(&mut self.numbers);
+        numbers.resize(self.marked.len(), u32::MAX);
+        let mut columns = Columns::empty(0);
+        let mut met: Vec<u32> = Vec::new();
+        for &i in members {
+            columns.push(self.column(i as usize).map(|(k, value)| {
+                let number = &mut numbers[k as usize];
+                if *number == u32::MAX {
+                    *number = met.len() as u32;
+                    met.push(k);
+                }
+                (*number, value)
+            }));
+            if columns.rows.len() > limit {
+                break;
+            }
+        }
+        columns.height = met.len();
+        met.iter().for_each(|&k| numbers[k as usize] = u32::MAX);
+        self.numbers = numbers;
+        Some(columns).filter(|columns| columns.rows.len() <= limit)
+    }
+
+    /// Rows (ascending) and values of `G e_i`.
+    fn column(&mut self, i: usize) -> impl Iterator<Item = (u32, f64)> {
+        self.go(i);
+        self.reached.sort_unstable();
+        self.reached.iter().map(|&k| (k, self.values[k as usize]))
+    }
+
     /// `G e_i`: `(G_l v)_k = s_k v_k + ρ (s_k/d_k) Σ_j w_kj v_j`, spread from each `j` reached.
-    fn column(&mut self, vicinity: &Vicinity, factors: &[Factors], i: usize) {
+    fn go(&mut self, i: usize) {
+        let Layers { vicinity, factors } = self.layers;
         self.reached.drain(..).for_each(|k| self.values[k as usize] = 0.0);
         self.values[i] = 1.0;
         self.reached.push(i as u32);

@@ -34,8 +34,7 @@ fn inverse_diagonal<E: Engine>(
 ) -> Result<Vec<f64>> {
     let columns = Columns::new(whole, precision.coefficients(), whole.owned, LIMIT)
         .map_err(|e| Error::Numeric(format!("{e}: use variance = \"rbmc\" or \"mc\"")))?;
-    let all: Vec<u32> = (0..whole.owned as u32).collect();
-    let matrix = Gram::new(columns, whole.owned).lower(&all, weight);
+    let matrix = Gram::new(columns).lower(weight);
     let pattern = Pattern::new(&matrix)?;
     let n = whole.owned;
     // Dense kernels are ten times as fast per operation: worth it where little is empty anyway.

@@ -1,17 +1,17 @@
 //! Sparse Cholesky factors (faer's), and what is read off them.
 
 use crate::error::{Error, Result};
-use faer::dyn_stack::{MemBuffer, MemStack, StackReq};
+use faer::dyn_stack::{MemBuffer, MemStack};
 use faer::sparse::linalg::SupernodalThreshold;
 use faer::sparse::linalg::cholesky::{
-    CholeskySymbolicParams, LltRef, SymbolicCholesky, SymbolicCholeskyRaw, SymmetricOrdering,
+    CholeskySymbolicParams, SymbolicCholesky, SymbolicCholeskyRaw, SymmetricOrdering,
     factorize_symbolic_cholesky,
 };
 use faer::sparse::{SparseColMatRef, SymbolicSparseColMatRef};
-use faer::{Conj, MatMut, Par, Side};
+use faer::{Par, Side};
 
 /// The lower half of a sparse symmetric matrix, column by column, rows ascending.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub struct Lower {
     /// Where columns begin and end.
     pub ends: Vec<usize>,
@@ -22,6 +22,13 @@ pub struct Lower {
 }
 
 impl Lower {
+    /// No columns yet, with room for so many and their entries.
+    pub fn with_capacity(columns: usize, entries: usize) -> Self {
+        let mut ends = Vec::with_capacity(columns + 1);
+        ends.push(0);
+        Lower { ends, rows: Vec::with_capacity(entries), values: Vec::with_capacity(entries) }
+    }
+
     fn size(&self) -> usize {
         self.ends.len() - 1
     }
@@ -44,9 +51,9 @@ impl Pattern {
         Self::analyse(matrix, SupernodalThreshold::FORCE_SIMPLICIAL)
     }
 
-    /// Analyses the matrix, for a factor to solve with: dense panels where that pays.
+    /// Analyses the matrix, for a factor to solve with: dense panels, see [`Panels`](super::panels).
     pub fn to_solve(matrix: &Lower) -> Result<Self> {
-        Self::analyse(matrix, SupernodalThreshold::AUTO)
+        Self::analyse(matrix, SupernodalThreshold::FORCE_SUPERNODAL)
     }
 
     fn analyse(matrix: &Lower, threshold: SupernodalThreshold) -> Result<Self> {
@@ -66,25 +73,22 @@ impl Pattern {
         self.symbolic.len_val()
     }
 
+    /// Columns of each panel of the factor, and rows below its triangle.
+    pub fn panels(&self) -> impl Iterator<Item = (usize, usize)> {
+        panels(&self.symbolic).map(|panel| (panel.width, panel.below.len()))
+    }
+
     /// Computes the factor of a matrix of this pattern.
     pub fn factorise(self, matrix: &Lower) -> Result<Factor> {
-        let mut factor = Factor { symbolic: self.symbolic, values: Vec::new() };
-        factor.update(matrix)?;
-        Ok(factor)
-    }
-}
-
-impl Factor {
-    /// Becomes the factor of another matrix of the same pattern, or stays as it is.
-    pub fn update(&mut self, matrix: &Lower) -> Result<()> {
+        let symbolic = self.symbolic;
         let n = matrix.size();
         let pattern = SymbolicSparseColMatRef::new_checked(n, n, &matrix.ends, None, &matrix.rows);
         let view = SparseColMatRef::new(pattern, &matrix.values[..]);
-        let mut values = vec![0.0; self.symbolic.len_val()];
-        let need = self.symbolic.factorize_numeric_llt_scratch::<f64>(Par::Seq, Default::default());
+        let mut values = vec![0.0; symbolic.len_val()];
+        let need = symbolic.factorize_numeric_llt_scratch::<f64>(Par::Seq, Default::default());
         let mut memory = MemBuffer::try_new(need)
             .map_err(|_| Error::Numeric("no memory for a sparse Cholesky factorisation".into()))?;
-        self.symbolic
+        symbolic
             .factorize_numeric_llt(
                 &mut values,
                 view,
@@ -99,25 +103,49 @@ impl Factor {
                     "the posterior precision is not positive definite in double precision".into(),
                 )
             })?;
-        self.values = values;
-        Ok(())
+        Ok(Factor { symbolic, values })
     }
+}
 
-    /// Bytes of scratch that [`Factor::solve`] needs for so many columns.
-    pub fn scratch(&self, columns: usize) -> StackReq {
-        self.symbolic.solve_in_place_scratch::<f64>(columns, Par::Seq)
-    }
+/// Neighbouring columns of `L` with the same rows below their triangle.
+pub struct Panel<'a> {
+    /// The first column, and how many there are.
+    pub start: usize,
+    pub width: usize,
+    /// The rows below.
+    pub below: &'a [usize],
+    values: std::ops::Range<usize>,
+}
 
-    /// `v` becomes `M⁻¹ v`; `[n, columns]`, row-major.
-    pub fn solve(&self, v: &mut [f64], columns: usize, scratch: &mut MemBuffer) {
-        let n = self.symbolic.nrows();
-        let rows = MatMut::from_row_major_slice_mut(v, n, columns);
-        LltRef::new(&self.symbolic, &self.values).solve_in_place_with_conj(
-            Conj::No,
-            rows,
-            Par::Seq,
-            MemStack::new(scratch),
-        );
+fn panels(symbolic: &SymbolicCholesky<usize>) -> impl Iterator<Item = Panel<'_>> {
+    let count = match symbolic.raw() {
+        SymbolicCholeskyRaw::Supernodal(l) => l.n_supernodes(),
+        SymbolicCholeskyRaw::Simplicial(l) => l.ncols(),
+    };
+    (0..count).map(|k| match symbolic.raw() {
+        SymbolicCholeskyRaw::Supernodal(l) => {
+            let start = l.supernode_begin()[k];
+            let width = l.supernode_end()[k] - start;
+            let values = l.col_ptr_for_val()[k]..l.col_ptr_for_val()[k + 1];
+            Panel { start, width, below: l.supernode(k).pattern(), values }
+        }
+        // What faer makes of a diagonal matrix even if panels are asked for.
+        SymbolicCholeskyRaw::Simplicial(l) => {
+            let values = l.col_ptr()[k]..l.col_ptr()[k + 1];
+            let below = &l.row_idx()[values.start + 1..values.end];
+            Panel { start: k, width: 1, below, values }
+        }
+    })
+}
+
+impl Factor {
+    /// The panels with their values, column by column from the diagonal of the first one: all have
+    /// `width + below.len()`, those above the diagonal without meaning.
+    pub fn panels(&self) -> impl Iterator<Item = (Panel<'_>, &[f64])> {
+        panels(&self.symbolic).map(|panel| {
+            let values = &self.values[panel.values.clone()];
+            (panel, values)
+        })
     }
 
     /// Column pointers and rows of `L`: the diagonal first in each column.
@@ -129,7 +157,7 @@ impl Factor {
     }
 
     /// Row of the original matrix that stands at each place of the factor.
-    fn order(&self) -> &[usize] {
+    pub fn order(&self) -> &[usize] {
         self.symbolic.perm().expect("an ordering is asked for").arrays().0
     }
 

@@ -17,11 +17,13 @@ mod gram;
 mod infer;
 mod linear;
 mod memory;
+mod panels;
 mod perturb;
 mod precision;
 pub mod precondition;
 pub mod schwarz;
 mod solver;
+mod substitution;
 
 pub use file::{PosteriorFile, Writer};
 pub use infer::{Estimate, Info, Keep, Options, Problem, infer};

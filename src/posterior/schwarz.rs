@@ -10,23 +10,29 @@
 //! `Q̃`; but what happens at a node depends on the nodes within the reach of the field only, and that
 //! is a matter of hops: blocks that overlap by as much leave little to be done.
 //!
+//! One block at a time is assembled, factorised, and its factor stored in single precision
+//! ([`Panels`]): a rank never holds more of `G` or `Q̃` than the blocks that its threads work on. A block
+//! of the whole graph is a solution rather than a preconditioner, and keeps double precision.
+//!
 //! No coarse level: fields of layers with `ρ` near −1 reach further than blocks overlap, and then
 //! iterations grow with `1/(1 + ρ)`, from a much lower level than those of the diagonal.
 
 use super::Precision;
-use super::columns::Columns;
-use super::factor::{Factor, Lower, Pattern};
+use super::columns::{Layers, Walk};
+use super::factor::Pattern;
 use super::gram::Gram;
 use super::memory;
+use super::panels::{Panels, Store};
 use super::precondition::Operator;
+use super::substitution::Scratch;
 use crate::comm::World;
 use crate::error::Result;
 use crate::field::Engine;
 use crate::graph::Graph;
 use crate::partition::Vicinity;
 use crate::partition::{self, Balance, Part};
-use faer::dyn_stack::{MemBuffer, StackReq};
 use rayon::prelude::*;
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
 /// How blocks are made.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -35,34 +41,39 @@ pub struct Options {
     pub nodes: usize,
     /// Hops that it grows; when absent, 6 for one layer and 2 more for each further one, up to 10.
     pub overlap: Option<usize>,
-    /// Entries that a rank may hold at most: of `G`, and of all factors together.
+    /// Entries at most: of `G` for one block, and of all factors of a rank together, where those in
+    /// double precision count twice.
     pub entries: [usize; 2],
 }
 
 impl Default for Options {
     fn default() -> Self {
-        // 1.7 GB for G (twice) while blocks are made, 2 GB for the factors.
-        Options { nodes: 4000, overlap: None, entries: [60_000_000, 250_000_000] }
+        // 0.5 GB for G (twice) while a block is made, 2 GB for the factors.
+        Options { nodes: 4000, overlap: None, entries: [20_000_000, 500_000_000] }
     }
 }
 
 /// Why there are no blocks for a graph, a model and this machine.
 pub type Refusal = &'static str;
 
+const REACH: Refusal = "the layers reach too much of the graph";
+const MEMORY: Refusal = "its factors take too much memory";
+const SINGULAR: Refusal = "a block is singular in double precision";
+
 /// The blocks of a rank.
 pub struct Schwarz {
     vicinity: Vicinity,
     blocks: Vec<Block>,
+    /// Entries of `G` at most, for one block.
     limit: usize,
-    /// Room to solve in, one for each task, for so many columns.
-    scratch: Vec<MemBuffer>,
-    columns: usize,
+    /// Room to solve in, one for each task.
+    scratch: Vec<Scratch>,
 }
 
 struct Block {
     /// Rows of the vicinity.
     members: Vec<u32>,
-    factor: Factor,
+    factor: Panels,
     /// Right-hand sides, then solutions.
     x: Vec<f64>,
 }
@@ -83,52 +94,100 @@ impl Schwarz {
         let vicinity = Vicinity::collect_within(world, part, depth, overlap, most)
             .ok_or("a few hops reach too much of the graph")?;
         let sets = sets(part, &vicinity, options.nodes, overlap);
-        let sets = together(world, sets.ok(), "METIS cannot divide the graph")?;
+        let mut sets = together(world, sets.ok(), "METIS cannot divide the graph")?;
         let weight = weights(world, precision, &vicinity);
-        let gram = gram(precision, &vicinity, options.entries[0]);
-        let gram = together(world, gram, "the layers reach too much of the graph")?;
-
-        let patterns: Result<Vec<(Lower, Pattern)>> = sets
-            .par_iter()
-            .map(|members| {
-                let matrix = gram.lower(members, &weight);
-                let pattern = Pattern::to_solve(&matrix)?;
-                Ok((matrix, pattern))
+        let [limit, entries] = options.entries;
+        let room = (memory::share(world, 0.25) / 4.0).min(entries as f64) as usize;
+        let layers = Layers::new(&vicinity, precision.coefficients());
+        let maker = Maker::new(layers, &weight, part.nodes, [limit, room]);
+        let share = sets.len().div_ceil(rayon::current_num_threads()).max(1);
+        let made: Vec<Result<Block, Refusal>> = sets
+            .par_chunks_mut(share)
+            .flat_map_iter(|sets| {
+                let (mut walk, maker) = (Walk::new(&maker.layers), &maker);
+                sets.iter_mut().map(move |set| {
+                    let members = std::mem::take(set);
+                    let factor = maker.factor(&mut walk, &members)?;
+                    Ok(Block { members, factor, x: Vec::new() })
+                })
             })
             .collect();
-        drop(gram);
-        let room = memory::share(world, 0.25) / 8.0;
-        let fits = |made: &Vec<(Lower, Pattern)>| {
-            let entries: usize = made.iter().map(|(_, pattern)| pattern.entries()).sum();
-            entries <= options.entries[1] && entries as f64 <= room
-        };
-        let patterns = patterns.ok().filter(fits);
-        let patterns = together(world, patterns, "its factors take too much memory")?;
-        let blocks: Result<Vec<Block>> = patterns
-            .into_par_iter()
-            .zip(sets)
-            .map(|((matrix, pattern), members)| {
-                let factor = pattern.factorise(&matrix)?;
-                Ok(Block { members, factor, x: Vec::new() })
-            })
-            .collect();
-        let blocks = together(world, blocks.ok(), "a block is singular in double precision")?;
-        let limit = options.entries[0];
-        Ok(Schwarz { vicinity, blocks, limit, scratch: Vec::new(), columns: 0 })
+        // The first of these that any block of any rank has met.
+        let met = |why: &Refusal| made.iter().any(|block| block.as_ref().err() == Some(why));
+        let mut refused = [REACH, MEMORY, SINGULAR].map(|why| f64::from(u8::from(met(&why))));
+        world.max(&mut refused);
+        for (why, refused) in [REACH, MEMORY, SINGULAR].into_iter().zip(refused) {
+            if refused > 0.0 {
+                return Err(why);
+            }
+        }
+        let blocks = made.into_iter().collect::<Result<_, _>>()?;
+        Ok(Schwarz { vicinity, blocks, limit, scratch: Vec::new() })
     }
 
     /// Room for blocks of so many columns.
     fn fit(&mut self, columns: usize) {
-        if self.columns == columns {
-            return;
-        }
-        self.columns = columns;
         for block in &mut self.blocks {
             block.x.resize(block.members.len() * columns, 0.0);
         }
-        let need = self.blocks.iter().map(|b| b.factor.scratch(columns));
-        let need = need.fold(StackReq::EMPTY, StackReq::or);
-        self.scratch = (0..rayon::current_num_threads()).map(|_| MemBuffer::new(need)).collect();
+        self.scratch.resize_with(rayon::current_num_threads(), Scratch::default);
+    }
+}
+
+/// Products that the entries of all blocks may take: some ten seconds on one core. On graphs with
+/// hubs, `GᵀG` of five layers is full.
+const WORK: usize = 20_000_000_000;
+
+/// Makes factors of blocks, as long as they stay within limits. All threads count together; sums of
+/// counts do not depend on who comes first, so neither does a refusal.
+struct Maker<'a> {
+    layers: Layers<'a>,
+    /// `σ⁻² m` of the rows that blocks may have.
+    weight: &'a [f64],
+    /// Nodes of the whole graph.
+    nodes: usize,
+    /// Entries at most: of `G` for one block, and of all factors.
+    limits: [usize; 2],
+    /// Products and entries so far.
+    work: AtomicUsize,
+    entries: AtomicUsize,
+}
+
+impl<'a> Maker<'a> {
+    fn new(layers: Layers<'a>, weight: &'a [f64], nodes: usize, limits: [usize; 2]) -> Self {
+        let [work, entries] = [0; 2].map(AtomicUsize::new);
+        Maker { layers, weight, nodes, limits, work, entries }
+    }
+
+    fn factor(&self, walk: &mut Walk, members: &[u32]) -> Result<Panels, Refusal> {
+        let exceeds = |sum: &AtomicUsize, more: usize, limit: usize| {
+            sum.fetch_add(more, Relaxed).saturating_add(more) > limit
+        };
+        let [limit, room] = self.limits;
+        if exceeds(&self.work, 0, WORK) {
+            return Err(REACH);
+        }
+        let gram = Gram::new(walk.columns(members, limit).ok_or(REACH)?);
+        if exceeds(&self.work, gram.work(), WORK) {
+            return Err(REACH);
+        }
+        // Only now: who reaches too far is told so, however many factors there are already.
+        if exceeds(&self.entries, 0, room) {
+            return Err(MEMORY);
+        }
+        let weight: Vec<f64> = members.iter().map(|&i| self.weight[i as usize]).collect();
+        let matrix = gram.lower(&weight);
+        drop(gram);
+        let pattern = Pattern::to_solve(&matrix).map_err(|_| MEMORY)?;
+        let (store, size) = match members.len() == self.nodes {
+            true => (Store::Double, 2),
+            false => (Store::Single, 1),
+        };
+        if exceeds(&self.entries, size * Panels::entries(&pattern), room) {
+            return Err(MEMORY);
+        }
+        let factor = pattern.factorise(&matrix).map_err(|_| SINGULAR)?;
+        Panels::new(&factor, store).map_err(|_| SINGULAR)
     }
 }
 
@@ -170,10 +229,18 @@ impl<E: Engine> Operator<E> for Schwarz {
 
     fn prepare(&mut self, engine: &E, precision: &Precision<E>) {
         let weight = weights(engine.world(), precision, &self.vicinity);
-        let Some(gram) = gram(precision, &self.vicinity, self.limit) else { return };
-        self.blocks.par_iter_mut().for_each(|block| {
-            // A block that cannot follow keeps the factor it has: `M` stays positive definite.
-            let _ = block.factor.update(&gram.lower(&block.members, &weight));
+        let layers = Layers::new(&self.vicinity, precision.coefficients());
+        let limits = [self.limit, usize::MAX]; // the new factors take the place of the old ones
+        let maker = Maker::new(layers, &weight, engine.part().nodes, limits);
+        let share = self.blocks.len().div_ceil(rayon::current_num_threads()).max(1);
+        self.blocks.par_chunks_mut(share).for_each(|blocks| {
+            let mut walk = Walk::new(&maker.layers);
+            for block in blocks {
+                // A block that cannot follow keeps the factor it has: `M` stays positive definite.
+                if let Ok(factor) = maker.factor(&mut walk, &block.members) {
+                    block.factor = factor;
+                }
+            }
         });
     }
 }
@@ -190,18 +257,6 @@ fn weights<E: Engine>(world: &World, precision: &Precision<E>, vicinity: &Vicini
     let mut weight: Vec<f64> = precision.weight().collect();
     weight.extend(vicinity.fetch(world, &weight, 1));
     weight
-}
-
-/// Products that the entries of all blocks may take: some ten seconds on one core. On graphs with
-/// hubs, `GᵀG` of five layers is full.
-const WORK: usize = 20_000_000_000;
-
-/// The columns of `G` of all rows that blocks may have.
-fn gram<E: Engine>(precision: &Precision<E>, vicinity: &Vicinity, limit: usize) -> Option<Gram> {
-    let layers = precision.coefficients();
-    let rows = vicinity.rings[vicinity.rings.len() - 1 - layers.len()];
-    let columns = Columns::new(vicinity, layers, rows, limit).ok()?;
-    Some(Gram::new(columns, vicinity.ids.len())).filter(|gram| gram.work() <= WORK)
 }
 
 /// Owned rows divided by METIS, each set with the rows around it.
