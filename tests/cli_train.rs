@@ -138,6 +138,35 @@ fn a_learning_rate_that_diverges_stops_with_the_last_good_checkpoint() {
 }
 
 #[test]
+fn a_fit_ends_when_there_is_nothing_left_to_gain() {
+    let dir = workplace();
+    let told = |set: &[&str]| -> Value {
+        let output = train(dir.path(), 1, set, &["--json"]);
+        succeed(&output);
+        serde_json::from_slice(&output.stdout).unwrap()
+    };
+    let loose = told(&["train.converge=0.05", "train.iterations=50000", "name=loose"]);
+    let steps = loose["iterations"].as_u64().unwrap();
+    assert!(loose["converged"].as_bool().unwrap(), "{loose}");
+    assert!((1100..20_000).contains(&steps) && steps % 100 == 0, "{steps} steps");
+    // As many steps without the setting are the same fit, but not said to have converged.
+    let all = told(&[&format!("train.iterations={steps}"), "name=all"]);
+    assert!(!all["converged"].as_bool().unwrap(), "{all}");
+    assert_eq!(model(dir.path(), "loose"), model(dir.path(), "all"));
+}
+
+/// A fit shorter than the windows that its best place is found by ends where it is.
+#[test]
+fn a_short_fit_moves() {
+    let dir = workplace();
+    for (steps, name) in [("train.iterations=1", "one"), ("train.iterations=50", "fifty")] {
+        succeed(&train(dir.path(), 1, &[steps, &format!("name={name}")], &[]));
+    }
+    let [one, fifty] = ["one", "fifty"].map(|name| model(dir.path(), name));
+    assert_ne!(one, fifty);
+}
+
+#[test]
 fn run_directories_that_cannot_be_used_are_refused() {
     for ranks in [1, 2] {
         let dir = workplace();

@@ -46,7 +46,8 @@ impl Default for Options {
     }
 }
 
-/// Products of probes with the matrix, entry by entry, that take as long as one step of a walk.
+/// Products of probes with the matrix, entry by entry, for every edge that a walk may cross: walks then
+/// take about half as long as the probes at most (an edge costs as much as ten products).
 const PER_WALK: f64 = 16.0;
 
 /// Steps of walks for every entry of the matrix that are taken however few the probes: four hops on

@@ -153,23 +153,42 @@ impl<E: Rowwise> Stack<E> {
         gx: &mut E::Block,
     ) -> (f64, f64) {
         self.forward(engine, with_bias, x);
-        self.fit(engine, x);
         let last = self.layers.len() - 1;
+        if last == 1 {
+            self.fit(engine, x);
+        }
         let (mut squares, mut misfit) = (0.0, 0.0);
-        for l in (0..=last).rev() {
-            let (before, after_l) = self.outputs.split_at_mut(l);
-            let output = &mut after_l[0];
-            let [a, b] = &mut self.between;
-            let (from, to) = if l % 2 == 0 { (a, b) } else { (b, a) };
-            let layer = &self.layers[l];
-            let (g, output) = match l == last {
-                true => (output, Output::Cotangent),
-                false => (from, Output::Block(output)),
+        for (l, layer) in self.layers.iter().enumerate().rev() {
+            // A cotangent takes the place of an output that nobody needs any more: still in cache, or
+            // at least no further block to be brought in. The first one goes to `gx`, but for two
+            // layers, where the second reads it when it writes `gx`.
+            let (before, rest) = self.outputs.split_at_mut(l);
+            let (output, spent) = rest.split_first_mut().expect("the output of the layer");
+            let (spent, later) = match spent {
+                [] => (None, None),
+                [spent, later @ ..] => (Some(spent), later.first_mut()),
             };
-            let mut found = match before.last() {
-                Some(input) => engine.adjoint_with_sums(layer, with_bias, g, input, output, to),
-                None => {
+            let spare = if last == 1 { &mut self.between[0] } else { &mut *gx };
+            let mut found = match (before.last(), spent) {
+                (Some(input), None) => engine.adjoint_with_sums(
+                    layer,
+                    with_bias,
+                    output,
+                    input,
+                    Output::Cotangent,
+                    spare,
+                ),
+                (Some(input), Some(to)) => {
+                    let g = later.unwrap_or(spare);
+                    engine.adjoint_with_sums(layer, with_bias, g, input, Output::Block(output), to)
+                }
+                (None, spent) => {
                     let (residual, pull) = (after.residual.take(), after.pull.take());
+                    let (g, output) = match (spent, later) {
+                        (None, _) => (output, Output::Cotangent),
+                        (Some(_), Some(later)) => (later, Output::Block(&*output)),
+                        (Some(_), None) => (&mut self.between[0], Output::Block(&*output)),
+                    };
                     let (found, of_residual) =
                         engine.adjoint_pulled(layer, with_bias, g, x, output, residual, pull, gx);
                     misfit = of_residual;

@@ -172,7 +172,10 @@ impl<E: Rowwise> Elbo<E> {
     /// The best parameters of the fit.
     pub fn finish(mut self) -> (Parameters, Info) {
         let found = Info { elbo: self.smooth.best(), converged: self.smooth.converged() };
-        self.vector = std::mem::take(&mut self.best.vector);
+        // A fit too short to have a best place ends where it is.
+        if self.smooth.any_window() {
+            self.vector = std::mem::take(&mut self.best.vector);
+        }
         self.assign_vector();
         (self.parameters, found)
     }

@@ -68,7 +68,12 @@ impl Smooth {
 
     /// The best mean; of a fit shorter than a window, the last value.
     pub fn best(&self) -> f64 {
-        if self.best.is_finite() { self.best } else { self.last }
+        if self.any_window() { self.best } else { self.last }
+    }
+
+    /// Whether there was a full window, and so a best one.
+    pub fn any_window(&self) -> bool {
+        self.best.is_finite()
     }
 
     /// Whether the last windows have gained less than the tolerance.
@@ -92,5 +97,38 @@ impl Smooth {
         self.recent.clear();
         self.recent.extend_from_slice(recent.get(..recent.len().min(PATIENCE + 1))?);
         Some(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Windows of equal values, and after how many of them the fit has converged.
+    fn converges_after(tolerance: f64, means: impl Iterator<Item = f64>) -> Option<usize> {
+        let mut smooth = Smooth::new(1.0, tolerance);
+        means.enumerate().find_map(|(k, mean)| {
+            (0..WINDOW).for_each(|_| {
+                smooth.add(mean);
+            });
+            // A checkpoint at any time changes nothing.
+            let mut restored = Smooth::new(1.0, tolerance);
+            restored.restore(&smooth.to_numbers()).unwrap();
+            assert_eq!(restored, smooth);
+            smooth.converged().then_some(k + 1)
+        })
+    }
+
+    #[test]
+    fn a_fit_converges_when_ten_windows_gain_less_than_the_tolerance() {
+        let rise_to = |top: usize| (0..100).map(move |k| k.min(top) as f64);
+        // The best of the first 20 windows is 19; ten more without a gain end it.
+        assert_eq!(converges_after(0.5, rise_to(19)), Some(30));
+        // Ten windows gain 10 at first: too little for this tolerance as soon as there are ten.
+        assert_eq!(converges_after(10.5, rise_to(99)), Some(11));
+        assert_eq!(converges_after(0.5, rise_to(99)), None);
+        // Without a tolerance a fit never ends early, and falling back is no gain.
+        assert_eq!(converges_after(0.0, rise_to(5)), None);
+        assert_eq!(converges_after(0.5, (0..100).map(|k| -f64::from(k))), Some(11));
     }
 }

@@ -1,75 +1,73 @@
 //! Neighbour sums `Σ_j w_ij c_j x_j`, for some columns of some rows.
 
-use super::kernel::{Csr, prefetch};
+use super::kernel::{Csr, prefetch, prefetch_row};
 use super::scalar::Scalar;
-use pulp::Simd;
+use pulp::{Simd, WithSimd};
 use std::ops::Range;
 
-/// Gathers columns `tile` of `rows` from the block `(input, stride)` into `out`, row after row.
+/// Gathers columns `tile` of `rows`.
 ///
-/// Rows are taken 10, 8, 4, 2 or 1 columns at a time (10 because the paper's runs draw ten
+/// Rows are taken 10, 8, 6, 4, 2 or 1 columns at a time (10 because the paper's runs draw ten
 /// samples): widths for which the compiler keeps the sums in registers.
-#[inline(always)]
-#[allow(clippy::too_many_arguments)] // the inside of a loop
-pub(super) fn rows<T: Scalar, S: Simd>(
-    csr: &Csr<T>,
-    factors: Option<&[T]>,
-    squared: bool,
-    (input, stride): (&[T], usize),
-    rows: Range<usize>,
-    tile: Range<usize>,
-    out: &mut [T],
-) {
-    let weights = if squared { &csr.squared[..] } else { &csr.weights[..] };
-    let gather = Gather { csr, weights, factors: factors.unwrap_or(&[]), input, rows, tile };
-    match (factors.is_some(), !weights.is_empty()) {
-        (false, false) => gather.tiles::<S, false, false>(stride, out),
-        (false, true) => gather.tiles::<S, false, true>(stride, out),
-        (true, false) => gather.tiles::<S, true, false>(stride, out),
-        (true, true) => gather.tiles::<S, true, true>(stride, out),
-    }
+pub(super) struct Gather<'a, T> {
+    pub csr: &'a Csr<T>,
+    /// `c` of all rows that may be neighbours; one where absent.
+    pub factors: Option<&'a [T]>,
+    /// Whether edges count with the squares of their weights.
+    pub squared: bool,
+    /// A block, and its number of columns.
+    pub input: (&'a [T], usize),
+    pub rows: Range<usize>,
+    pub tile: Range<usize>,
+    /// Row after row of the tile.
+    pub out: &'a mut [T],
 }
 
-struct Gather<'a, T> {
-    csr: &'a Csr<T>,
-    weights: &'a [T],
-    factors: &'a [T],
-    input: &'a [T],
-    rows: Range<usize>,
-    tile: Range<usize>,
+impl<T: Scalar> WithSimd for Gather<'_, T> {
+    type Output = ();
+
+    #[inline(always)]
+    fn with_simd<S: Simd>(self, _: S) {
+        match (self.factors.is_some(), !self.csr.weights.is_empty()) {
+            (false, false) => self.tiles::<S, false, false>(),
+            (false, true) => self.tiles::<S, false, true>(),
+            (true, false) => self.tiles::<S, true, false>(),
+            (true, true) => self.tiles::<S, true, true>(),
+        }
+    }
 }
 
 impl<T: Scalar> Gather<'_, T> {
     #[inline(always)]
-    fn tiles<S: Simd, const SCALED: bool, const WEIGHTED: bool>(
-        &self,
-        stride: usize,
-        out: &mut [T],
-    ) {
-        match stride {
+    fn tiles<S: Simd, const SCALED: bool, const WEIGHTED: bool>(mut self) {
+        match self.input.1 {
             // A distance of rows that is known makes addresses cheap.
-            1 => self.pass::<S, 1, SCALED, WEIGHTED>(1, 0, out),
-            8 => self.pass::<S, 8, SCALED, WEIGHTED>(8, 0, out),
-            10 => self.pass::<S, 10, SCALED, WEIGHTED>(10, 0, out),
-            _ => {
+            1 => self.pass::<S, 1, SCALED, WEIGHTED>(1, 0),
+            8 => self.pass::<S, 8, SCALED, WEIGHTED>(8, 0),
+            10 => self.pass::<S, 10, SCALED, WEIGHTED>(10, 0),
+            stride => {
                 let width = self.tile.len();
                 let mut first = 0;
                 while first < width {
                     first += match width - first {
                         8.. => {
-                            self.pass::<S, 8, SCALED, WEIGHTED>(stride, first, out);
+                            self.pass::<S, 8, SCALED, WEIGHTED>(stride, first);
                             8
                         }
+                        6.. => {
+                            self.pass::<S, 6, SCALED, WEIGHTED>(stride, first);
+                            6
+                        }
                         4.. => {
-                            self.pass::<S, 4, SCALED, WEIGHTED>(stride, first, out);
+                            self.pass::<S, 4, SCALED, WEIGHTED>(stride, first);
                             4
                         }
                         2.. => {
-                            self.pass::<S, 2, SCALED, WEIGHTED>(stride, first, out);
+                            self.pass::<S, 2, SCALED, WEIGHTED>(stride, first);
                             2
                         }
                         _ => {
-                            self.pass::<S, 1, SCALED, WEIGHTED>(stride, first, out);
+                            self.pass::<S, 1, SCALED, WEIGHTED>(stride, first);
                             1
                         }
                     };
@@ -81,24 +79,22 @@ impl<T: Scalar> Gather<'_, T> {
     /// Columns `first..first + W` of the tile.
     #[inline(always)]
     fn pass<S: Simd, const W: usize, const SCALED: bool, const WEIGHTED: bool>(
-        &self,
+        &mut self,
         stride: usize,
         first: usize,
-        out: &mut [T],
     ) {
-        let Gather { csr, weights, factors, input, .. } = *self;
+        let csr = self.csr;
+        let weights = if self.squared { &csr.squared[..] } else { &csr.weights[..] };
+        let factors = self.factors.unwrap_or(&[]);
         // The one tile of a narrow block is all of it; said so that the compiler knows, too.
         let width = if stride == W { W } else { self.tile.len() };
-        let input = input[self.tile.start + first..].as_ptr();
+        let input = self.input.0[self.tile.start + first..].as_ptr();
         let ends = csr.indptr[self.rows.start..=self.rows.end].windows(2);
-        for ((i, ends), out) in self.rows.clone().zip(ends).zip(out.chunks_exact_mut(width)) {
+        for ((i, ends), out) in self.rows.clone().zip(ends).zip(self.out.chunks_exact_mut(width)) {
             let row = ends[0] as usize..ends[1] as usize;
             // Main memory is far: ask early for the next new row of the input, and carry the stream of
             // indices over page ends, where the processor's own prefetching stops.
-            prefetch(input, (i + csr.reach) * stride);
-            if stride * T::BYTES > LINE {
-                prefetch(input, (i + csr.reach) * stride + LINE / T::BYTES);
-            }
+            prefetch_row(input, i + csr.reach, stride);
             prefetch(csr.indices.as_ptr(), row.start + 1024);
             let mut sum = [T::ZERO; W];
             let mut add = |e: usize| {
@@ -139,6 +135,3 @@ impl<T: Scalar> Gather<'_, T> {
         }
     }
 }
-
-/// Bytes of a cache line.
-const LINE: usize = 64;

@@ -5,7 +5,7 @@
 //! in between, and either loop has the registers to itself: in one loop the pointers of the
 //! second crowd out those of the first, and both take twice as long.
 
-use super::gather;
+use super::gather::Gather;
 use super::lanes::{self, Cover};
 use super::scalar::Scalar;
 use super::stencil::{Place, Row, Stencil, Sums, Totals};
@@ -160,15 +160,16 @@ impl<T: Scalar, P: Stencil<T>> WithSimd for Sweep<'_, T, P> {
             for t in 0..tiles {
                 let tile = t * self.columns / tiles..(t + 1) * self.columns / tiles;
                 let gathered = &mut room[..rows.len() * tile.len()];
-                gather::rows::<T, S>(
-                    self.csr,
-                    self.stencil.factors(),
-                    self.stencil.squared(),
-                    (self.input, self.columns),
-                    rows.clone(),
-                    tile.clone(),
-                    gathered,
-                );
+                // A function of its own, the same for all stencils.
+                simd.vectorize(Gather {
+                    csr: self.csr,
+                    factors: self.stencil.factors(),
+                    squared: self.stencil.squared(),
+                    input: (self.input, self.columns),
+                    rows: rows.clone(),
+                    tile: tile.clone(),
+                    out: gathered,
+                });
                 self.finish(simd, rows.clone(), tile, gathered, &mut total);
             }
             first = rows.end;
@@ -193,7 +194,6 @@ impl<T: Scalar, P: Stencil<T>> Sweep<'_, T, P> {
         while k < cover.vectors() {
             let (rows, tile) = (rows.clone(), tile.clone());
             k += match cover.vectors() - k {
-                4.. => self.vectors::<S, 4>(simd, cover, k, rows, tile, gathered, total),
                 2.. => self.vectors::<S, 2>(simd, cover, k, rows, tile, gathered, total),
                 _ => self.vectors::<S, 1>(simd, cover, k, rows, tile, gathered, total),
             };
@@ -240,14 +240,14 @@ impl<T: Scalar, P: Stencil<T>> Sweep<'_, T, P> {
                 let block = self.out.block.as_mut_ptr();
                 // The stream of rows is carried over page ends, where the processor's own
                 // prefetching stops.
-                prefetch(block, (out + AHEAD) * stride);
+                prefetch_row(block, out + AHEAD, stride);
                 for v in 0..N {
                     let at = out * stride + tile.start + columns[v];
                     unsafe { store::<T, S>(block.add(at), made.row[v]) };
                 }
             }
             if P::SUMS {
-                stencil.blocks().iter().for_each(|b| prefetch(b.as_ptr(), (i + AHEAD) * stride));
+                stencil.blocks().iter().for_each(|b| prefetch_row(b.as_ptr(), i + AHEAD, stride));
                 for (field, value) in self.out.fields.iter_mut().zip(made.fields) {
                     if let Some(field) = field.get_mut(out) {
                         *field = if leading { value } else { *field + value };
@@ -280,6 +280,22 @@ unsafe fn store<T: Scalar, S: Simd>(to: *mut T, values: T::Vector<S>) {
     // SAFETY: as above.
     unsafe { to.cast::<T::Vector<S>>().write_unaligned(values) };
 }
+
+/// Asks for all of a row of `stride` values.
+#[inline(always)]
+pub(super) fn prefetch_row<T>(values: *const T, row: usize, stride: usize) {
+    let mut at = row * stride;
+    loop {
+        prefetch(values, at);
+        at += LINE / size_of::<T>();
+        if at >= (row + 1) * stride {
+            break;
+        }
+    }
+}
+
+/// Bytes of a cache line.
+const LINE: usize = 64;
 
 /// Asks for the value at `at` ahead of its use, into the second-level cache: rows are asked for so
 /// early that the first level would have dropped them again.

@@ -110,55 +110,45 @@ impl Cover {
     }
 }
 
-/// Runs `op` on the widest units whose vectors a row of `columns` values fills.
+/// Runs `op` on the widest units whose vectors a row of `columns` values fills, on single numbers
+/// where there are none.
 #[inline(always)]
 pub(super) fn dispatch<T: Lanes, Op: WithSimd>(columns: usize, op: Op) -> Op::Output {
-    #[cfg(target_arch = "x86_64")]
-    {
-        use pulp::x86::{V3, V3_128b, V4};
-        let narrow = |v3: V3, op: Op| {
-            if columns >= lanes::<T, V3>() {
-                Simd::vectorize(v3, Filled::<T, Op>::new(columns, op))
-            } else {
-                Simd::vectorize(V3_128b(v3), Filled::<T, Op>::new(columns, op))
-            }
-        };
-        match Arch::new() {
-            Arch::V4(v4) if lanes::<T, V4>() <= columns.min(MOST) => Simd::vectorize(v4, op),
-            Arch::V4(v4) => narrow(*v4, op),
-            Arch::V3(v3) => narrow(v3, op),
-            _ => Simd::vectorize(pulp::Scalar, op),
-        }
-    }
-    #[cfg(not(target_arch = "x86_64"))]
-    {
-        Arch::new().dispatch(Filled::<T, Op>::new(columns, op))
-    }
+    let fitting = Fitting::<T, Op> { columns, op, precision: std::marker::PhantomData };
+    Arch::new().dispatch(fitting)
 }
 
-/// Single numbers where a row does not even fill the narrowest vector.
-struct Filled<T, Op> {
+struct Fitting<T, Op> {
     columns: usize,
     op: Op,
     precision: std::marker::PhantomData<T>,
 }
 
-impl<T, Op> Filled<T, Op> {
-    #[inline(always)]
-    fn new(columns: usize, op: Op) -> Self {
-        Filled { columns, op, precision: std::marker::PhantomData }
-    }
-}
-
-impl<T: Lanes, Op: WithSimd> WithSimd for Filled<T, Op> {
+impl<T: Lanes, Op: WithSimd> WithSimd for Fitting<T, Op> {
     type Output = Op::Output;
 
     #[inline(always)]
     fn with_simd<S: Simd>(self, simd: S) -> Op::Output {
-        if self.columns >= lanes::<T, S>() {
-            self.op.with_simd(simd)
-        } else {
-            self.op.with_simd(pulp::Scalar)
+        if lanes::<T, S>() <= self.columns.min(MOST) {
+            return self.op.with_simd(simd);
         }
+        // Half the length, with the registers of the longer vectors.
+        #[cfg(target_arch = "x86_64")]
+        if let Some(half) = half(simd)
+            && lanes::<T, pulp::x86::V3>() <= self.columns
+        {
+            return self.op.with_simd(half);
+        }
+        self.op.with_simd(pulp::Scalar)
     }
+}
+
+/// The units of 256 bits of a machine that has those of 512.
+#[cfg(target_arch = "x86_64")]
+#[inline(always)]
+fn half<S: Simd>(_simd: S) -> Option<pulp::x86::V3> {
+    if size_of::<S::f64s>() < 64 {
+        return None;
+    }
+    pulp::x86::V3::try_new()
 }

@@ -390,9 +390,8 @@ impl<T: Scalar> Engine for Native<T> {
         out: &mut Block<T>,
     ) -> LayerSums {
         assert_eq!(g.columns, out.columns, "blocks of one width");
-        let rest = (None, stencil::Fate::Kept);
         let out = kernel::Output::block(self.owned_mut(out));
-        self.gradient(l, with_bias, g, input, output, rest, out).layer
+        self.gradient(l, with_bias, g, input, output, stencil::Kept, out).layer
     }
 
     fn dots(&self, x: &Block<T>, y: &Block<T>, dots: &mut [f64]) {
@@ -474,35 +473,53 @@ impl<T: Scalar> Engine for Native<T> {
 }
 
 impl<T: Scalar> Native<T> {
-    /// A transposed layer with the sums of its gradient, the residual to add and the fate of the result.
+    /// A transposed layer with the sums of its gradient and the fate of the result.
     #[allow(clippy::too_many_arguments)] // what the trait asks for in three forms
-    fn gradient(
+    fn gradient<F: stencil::Fate<T>>(
         &mut self,
         l: &Layer<T>,
         with_bias: bool,
         g: &mut Block<T>,
         input: &Block<T>,
         output: Output<'_, Block<T>>,
-        (residual, fate): (Option<stencil::Residual<T>>, stencil::Fate<T>),
+        fate: F,
         out: kernel::Output<T>,
     ) -> Totals {
-        let same_width = |block: &Block<T>| block.columns == g.columns;
-        assert!(same_width(input), "blocks of one width");
+        assert_eq!(input.columns, g.columns, "blocks of one width");
+        match output {
+            Output::Cotangent => {
+                self.gradient_of(l, with_bias, g, input, stencil::Cotangent, fate, out)
+            }
+            Output::Block(block) => {
+                assert_eq!(block.columns, g.columns, "blocks of one width");
+                let known = stencil::Output(&block.values);
+                self.gradient_of(l, with_bias, g, input, known, fate, out)
+            }
+            Output::Dots(a, b) => {
+                let known = stencil::Dots(&a.values, &b.values);
+                self.gradient_of(l, with_bias, g, input, known, fate, out)
+            }
+        }
+    }
+
+    #[allow(clippy::too_many_arguments)] // as above
+    fn gradient_of<K: stencil::Known<T>, F: stencil::Fate<T>>(
+        &mut self,
+        l: &Layer<T>,
+        with_bias: bool,
+        g: &mut Block<T>,
+        input: &Block<T>,
+        known: K,
+        fate: F,
+        out: kernel::Output<T>,
+    ) -> Totals {
         let log_degree = std::mem::take(&mut self.log_degree);
         let stencil = stencil::Gradient {
             adjoint: stencil::Adjoint::new(l),
             bias: T::from_f64(if with_bias { l.bias } else { 0.0 }),
             log_degree: &log_degree,
             input: &input.values,
-            output: match output {
-                Output::Cotangent => stencil::Output::Cotangent,
-                Output::Block(block) => {
-                    assert!(same_width(block), "blocks of one width");
-                    stencil::Output::Block(&block.values)
-                }
-                Output::Dots(a, b) => stencil::Output::Dots(&a.values, &b.values),
-            },
-            residual,
+            known,
             fate,
         };
         let total = self.sweep(&stencil, g, out, Phase::Gradient);

@@ -159,13 +159,12 @@ impl<T: Scalar> Rowwise for Native<T> {
             target: r.target.map(|target| &target.values[..]),
         });
         let mut out = kernel::Output::block(self.owned_mut(gx));
-        let mut fate = stencil::Fate::Kept;
+        let mut fate = stencil::Pulled { residual, through: None };
         if let Some(Pull { mean, scale, of_mean, of_scale }) = pull {
-            let mean = mean.map(|mean| &mean.values[..]);
-            fate = stencil::Fate::Pulled { mean, scale: &scale.values };
+            fate.through = Some((mean.map(|mean| &mean.values[..]), &scale.values));
             out.fields = [self.owned_mut(of_mean), self.owned_mut(of_scale)];
         }
-        let total = self.gradient(l, with_bias, g, x, output, (residual, fate), out);
+        let total = self.gradient(l, with_bias, g, x, output, fate, out);
         (total.layer, total.misfit)
     }
 
@@ -178,10 +177,10 @@ impl<T: Scalar> Rowwise for Native<T> {
         w: &Block<T>,
         of_w: &mut Block<T>,
     ) -> LayerSums {
-        let fate = stencil::Fate::Dotted { w: &w.values };
+        let fate = stencil::Dotted(&w.values);
         let fields = [self.owned_mut(of_w), &mut []];
         let out = kernel::Output { block: &mut [], fields };
-        self.gradient(l, false, g, u, output, (None, fate), out).layer
+        self.gradient(l, false, g, u, output, fate, out).layer
     }
 
     fn locate(&self, mean: Option<&Block<T>>, scale: &Block<T>, t: &Block<T>, x: &mut Block<T>) {

@@ -49,6 +49,19 @@ pub(super) struct Place<T: Lanes, S: Simd, const N: usize> {
     pub fresh: Row<T, S, N>,
 }
 
+impl<T: Scalar, S: Simd, const N: usize> Place<T, S, N> {
+    /// `Σ_c a_c b_c`.
+    #[inline(always)]
+    fn dot(&self, simd: S, a: &Row<T, S, N>, b: &Row<T, S, N>) -> T {
+        let mut sum = T::splat(simd, T::ZERO);
+        for v in 0..N {
+            let fresh = T::times(simd, a[v], self.fresh[v]);
+            sum = T::fused(simd, fresh, b[v], sum);
+        }
+        T::sum(simd, sum)
+    }
+}
+
 /// What a stencil has made: the row, and its contributions to two node fields.
 pub(super) struct Made<T: Lanes, S: Simd, const N: usize> {
     pub row: Row<T, S, N>,
@@ -93,6 +106,24 @@ impl<T: Scalar, S: Simd, const N: usize> Sums<T, S, N> {
     pub fn new(simd: S) -> Self {
         let zero = [T::splat(simd, T::ZERO); N];
         Sums { alpha: zero, rho: zero, gamma: zero, bias: zero, misfit: zero, known: [0.0; 2] }
+    }
+
+    /// `Σ g u` and `Σ g u log d` of a row, with `u` the output less the bias.
+    #[inline(always)]
+    fn add_products(
+        &mut self,
+        simd: S,
+        g: &Row<T, S, N>,
+        output: &Row<T, S, N>,
+        bias: T,
+        log_degree: f64,
+    ) {
+        let (bias, log_degree) = (T::splat(simd, bias), T::splat(simd, T::from_f64(log_degree)));
+        for v in 0..N {
+            let gu = T::times(simd, g[v], T::minus(simd, output[v], bias));
+            self.alpha[v] = T::plus(simd, self.alpha[v], gu);
+            self.gamma[v] = T::fused(simd, gu, log_degree, self.gamma[v]);
+        }
     }
 
     /// Adds all lanes to `total` in double precision, leaving out the first `overlap` of each vector.
@@ -200,47 +231,16 @@ impl<T: Scalar> Stencil<T> for Adjoint<'_, T> {
 
 /// [`Adjoint`] with the sums of [`LayerSums`], and with what becomes of the result, in the same pass.
 #[derive(Clone, Copy)]
-pub(super) struct Gradient<'a, T> {
+pub(super) struct Gradient<'a, T, K, F> {
     pub adjoint: Adjoint<'a, T>,
     pub bias: T,
     pub log_degree: &'a [f64],
     pub input: &'a [T],
-    pub output: Output<'a, T>,
-    /// Adds `precision m_i (x_i − target_i)`, with `x` the input.
-    pub residual: Option<Residual<'a, T>>,
-    pub fate: Fate<'a, T>,
+    pub known: K,
+    pub fate: F,
 }
 
-/// The forward output `u + b`.
-#[derive(Clone, Copy)]
-pub(super) enum Output<'a, T> {
-    /// The cotangent itself.
-    Cotangent,
-    /// A block.
-    Block(&'a [T]),
-    /// All that is known are the dots `Σ_c g_ic u_ic = a_i b_i`.
-    Dots(&'a [T], &'a [T]),
-}
-
-#[derive(Clone, Copy)]
-pub(super) struct Residual<'a, T> {
-    pub precision: T,
-    pub mask: &'a [T],
-    pub target: Option<&'a [T]>,
-}
-
-/// What becomes of a row of the result.
-#[derive(Clone, Copy)]
-pub(super) enum Fate<'a, T> {
-    /// It stays as it is.
-    Kept,
-    /// Pulled back through `x = mean + scale ∘ t`: fields `Σ_c g` and `Σ_c g t`, and `scale g` is kept.
-    Pulled { mean: Option<&'a [T]>, scale: &'a [T] },
-    /// Only the field `Σ_c g h / w` with the input `h` is wanted.
-    Dotted { w: &'a [T] },
-}
-
-impl<T: Scalar> Stencil<T> for Gradient<'_, T> {
+impl<T: Scalar, K: Known<T>, F: Fate<T>> Stencil<T> for Gradient<'_, T, K, F> {
     const SUMS: bool = true;
     fn squared(&self) -> bool {
         self.adjoint.squared
@@ -253,7 +253,7 @@ impl<T: Scalar> Stencil<T> for Gradient<'_, T> {
     }
     #[inline(always)]
     fn blocks(&self) -> [&[T]; 2] {
-        [self.input, if let Output::Block(output) = self.output { output } else { &[] }]
+        [self.input, self.known.block()]
     }
     #[inline(always)]
     fn row<S: Simd, const N: usize>(
@@ -264,67 +264,190 @@ impl<T: Scalar> Stencil<T> for Gradient<'_, T> {
         gathered: &Row<T, S, N>,
         sums: &mut Sums<T, S, N>,
     ) -> Made<T, S, N> {
-        let i = place.i;
-        let splat = |value: T| T::splat(simd, value);
         let input: Row<T, S, N> = place.at.map(|at| load(self.input, at));
-        let log_degree = coefficient(self.log_degree, i);
-        if let Output::Dots(a, b) = self.output {
-            if place.leading {
-                let dot = (a[i] * b[i]).to_f64();
-                sums.known[0] += dot;
-                sums.known[1] += dot * log_degree;
-            }
-        } else {
-            let (bias, log_degree) = (splat(self.bias), splat(T::from_f64(log_degree)));
-            for v in 0..N {
-                let output = match self.output {
-                    Output::Block(output) => load(output, place.at[v]),
-                    _ => own[v],
-                };
-                let gu = T::times(simd, own[v], T::minus(simd, output, bias));
-                sums.alpha[v] = T::plus(simd, sums.alpha[v], gu);
-                sums.gamma[v] = T::fused(simd, gu, log_degree, sums.gamma[v]);
-            }
-        }
+        let log_degree = coefficient(self.log_degree, place.i);
+        self.known.add(simd, place, own, (self.bias, log_degree), sums);
         for v in 0..N {
             sums.rho[v] = T::fused(simd, gathered[v], input[v], sums.rho[v]);
             sums.bias[v] = T::plus(simd, sums.bias[v], own[v]);
         }
-        let mut made = self.adjoint.row(simd, place, own, gathered, sums);
-        let g = &mut made.row;
+        let made = self.adjoint.row(simd, place, own, gathered, sums);
+        self.fate.meet(simd, place, &input, made.row, sums)
+    }
+}
+
+/// What is known of the forward output `u + b`: the sums `Σ g u` and `Σ g u log d`.
+pub(super) trait Known<T: Scalar>: Sync + Copy {
+    /// The block that it is, if it is one.
+    fn block(&self) -> &[T] {
+        &[]
+    }
+    fn add<S: Simd, const N: usize>(
+        &self,
+        simd: S,
+        place: &Place<T, S, N>,
+        own: &Row<T, S, N>,
+        bias_and_log_degree: (T, f64),
+        sums: &mut Sums<T, S, N>,
+    );
+}
+
+/// The output is the cotangent itself.
+#[derive(Clone, Copy)]
+pub(super) struct Cotangent;
+
+impl<T: Scalar> Known<T> for Cotangent {
+    #[inline(always)]
+    fn add<S: Simd, const N: usize>(
+        &self,
+        simd: S,
+        _place: &Place<T, S, N>,
+        own: &Row<T, S, N>,
+        (bias, log_degree): (T, f64),
+        sums: &mut Sums<T, S, N>,
+    ) {
+        sums.add_products(simd, own, own, bias, log_degree);
+    }
+}
+
+/// The output is this block.
+#[derive(Clone, Copy)]
+pub(super) struct Output<'a, T>(pub &'a [T]);
+
+impl<T: Scalar> Known<T> for Output<'_, T> {
+    fn block(&self) -> &[T] {
+        self.0
+    }
+    #[inline(always)]
+    fn add<S: Simd, const N: usize>(
+        &self,
+        simd: S,
+        place: &Place<T, S, N>,
+        own: &Row<T, S, N>,
+        (bias, log_degree): (T, f64),
+        sums: &mut Sums<T, S, N>,
+    ) {
+        let output = place.at.map(|at| load(self.0, at));
+        sums.add_products(simd, own, &output, bias, log_degree);
+    }
+}
+
+/// Only its dots with the cotangent are known, `Σ_c g_ic u_ic = a_i b_i`.
+#[derive(Clone, Copy)]
+pub(super) struct Dots<'a, T>(pub &'a [T], pub &'a [T]);
+
+impl<T: Scalar> Known<T> for Dots<'_, T> {
+    #[inline(always)]
+    fn add<S: Simd, const N: usize>(
+        &self,
+        _simd: S,
+        place: &Place<T, S, N>,
+        _own: &Row<T, S, N>,
+        (_, log_degree): (T, f64),
+        sums: &mut Sums<T, S, N>,
+    ) {
+        if place.leading {
+            let dot = (self.0[place.i] * self.1[place.i]).to_f64();
+            sums.known[0] += dot;
+            sums.known[1] += dot * log_degree;
+        }
+    }
+}
+
+/// What becomes of a row `g` of the result, given the row `x` of the forward input.
+pub(super) trait Fate<T: Scalar>: Sync + Copy {
+    fn meet<S: Simd, const N: usize>(
+        &self,
+        simd: S,
+        place: &Place<T, S, N>,
+        x: &Row<T, S, N>,
+        g: Row<T, S, N>,
+        sums: &mut Sums<T, S, N>,
+    ) -> Made<T, S, N>;
+}
+
+/// It stays as it is.
+#[derive(Clone, Copy)]
+pub(super) struct Kept;
+
+impl<T: Scalar> Fate<T> for Kept {
+    #[inline(always)]
+    fn meet<S: Simd, const N: usize>(
+        &self,
+        _simd: S,
+        _place: &Place<T, S, N>,
+        _x: &Row<T, S, N>,
+        g: Row<T, S, N>,
+        _sums: &mut Sums<T, S, N>,
+    ) -> Made<T, S, N> {
+        Made::row(g)
+    }
+}
+
+/// A residual is added, and then it is pulled back through `x = mean + scale ∘ t`: `scale g` is kept, and
+/// the fields `Σ_c g` and `Σ_c g t`.
+#[derive(Clone, Copy)]
+pub(super) struct Pulled<'a, T> {
+    pub residual: Option<Residual<'a, T>>,
+    /// Mean, zero when absent, and scale.
+    pub through: Option<(Option<&'a [T]>, &'a [T])>,
+}
+
+/// Adds `precision m_i (x_i − target_i)`.
+#[derive(Clone, Copy)]
+pub(super) struct Residual<'a, T> {
+    pub precision: T,
+    pub mask: &'a [T],
+    pub target: Option<&'a [T]>,
+}
+
+impl<T: Scalar> Fate<T> for Pulled<'_, T> {
+    #[inline(always)]
+    fn meet<S: Simd, const N: usize>(
+        &self,
+        simd: S,
+        place: &Place<T, S, N>,
+        x: &Row<T, S, N>,
+        mut g: Row<T, S, N>,
+        sums: &mut Sums<T, S, N>,
+    ) -> Made<T, S, N> {
+        let (i, splat) = (place.i, |value: T| T::splat(simd, value));
         if let Some(Residual { precision, mask, target }) = self.residual {
             let target = splat(target.map_or(T::ZERO, |target| target[i]));
             let (mask, pull) = (splat(mask[i]), splat(precision * mask[i]));
             for v in 0..N {
-                let difference = T::minus(simd, input[v], target);
+                let difference = T::minus(simd, x[v], target);
                 g[v] = T::fused(simd, pull, difference, g[v]);
                 let masked = T::times(simd, mask, difference);
                 sums.misfit[v] = T::fused(simd, masked, difference, sums.misfit[v]);
             }
         }
-        let across = |row: Row<T, S, N>| -> T {
-            let mut sum = T::splat(simd, T::ZERO);
-            for v in 0..N {
-                sum = T::fused(simd, row[v], place.fresh[v], sum);
-            }
-            T::sum(simd, sum)
-        };
-        match self.fate {
-            Fate::Kept => {}
-            Fate::Pulled { mean, scale } => {
-                let mean = splat(mean.map_or(T::ZERO, |mean| mean[i]));
-                let deviation = |v: usize| T::times(simd, g[v], T::minus(simd, input[v], mean));
-                let spread = across(std::array::from_fn(deviation)) / scale[i];
-                made.fields = [across(*g), spread];
-                let scale = splat(scale[i]);
-                g.iter_mut().for_each(|g| *g = T::times(simd, *g, scale));
-            }
-            Fate::Dotted { w } => {
-                let dots = std::array::from_fn(|v| T::times(simd, g[v], input[v]));
-                made.fields[0] = across(dots) / w[i];
-            }
-        }
-        made
+        let Some((mean, scale)) = self.through else { return Made::row(g) };
+        let mean = splat(mean.map_or(T::ZERO, |mean| mean[i]));
+        let t = std::array::from_fn(|v| T::minus(simd, x[v], mean));
+        let ones = [splat(T::ONE); N];
+        let fields = [place.dot(simd, &g, &ones), place.dot(simd, &g, &t) / scale[i]];
+        let scale = splat(scale[i]);
+        Made { row: g.map(|g| T::times(simd, g, scale)), fields }
+    }
+}
+
+/// Only the field `Σ_c g x / w` is wanted.
+#[derive(Clone, Copy)]
+pub(super) struct Dotted<'a, T>(pub &'a [T]);
+
+impl<T: Scalar> Fate<T> for Dotted<'_, T> {
+    #[inline(always)]
+    fn meet<S: Simd, const N: usize>(
+        &self,
+        simd: S,
+        place: &Place<T, S, N>,
+        x: &Row<T, S, N>,
+        g: Row<T, S, N>,
+        _sums: &mut Sums<T, S, N>,
+    ) -> Made<T, S, N> {
+        let dot = place.dot(simd, &g, x) / self.0[place.i];
+        Made { row: g, fields: [dot, T::ZERO] }
     }
 }
 
