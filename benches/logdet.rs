@@ -41,7 +41,7 @@ fn number(value: &Value, key: &str) -> f64 {
 
 /// One method on one dataset, computed anew: seconds and the estimate at the first ρ.
 fn logdet(dir: &Path, data: &str, arguments: &[&str]) -> (f64, Value) {
-    let all = [&["logdet", data, "--fresh", "--json"], arguments].concat();
+    let all = [&["logdet", data, "--fresh", "--json", "--threads", "1"], arguments].concat();
     let method = dgmrf(dir, 1, &all)["methods"][0].clone();
     (number(&method, "seconds"), method["estimates"][0].clone())
 }

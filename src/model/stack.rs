@@ -148,9 +148,8 @@ impl<E: Rowwise> Stack<E> {
         model: &Model,
         with_bias: bool,
         (weight, sums): (f64, &mut [LayerSums]),
-        x: &mut E::Block,
         mut after: After<'_, E::Block>,
-        gx: &mut E::Block,
+        [x, gx]: [&mut E::Block; 2],
     ) -> (f64, f64) {
         self.forward(engine, with_bias, x);
         let last = self.layers.len() - 1;

@@ -105,7 +105,7 @@ impl<E: Rowwise> Joint<E> {
             target: whole.then_some(&data.y),
         });
         let after = After { residual, pull };
-        let (energy, misfit) = stack.energy(engine, &p.model, whole, sums, x, after, gx);
+        let (energy, misfit) = stack.energy(engine, &p.model, whole, sums, after, [x, gx]);
         self.energy += weight * energy;
         self.misfit += weight * misfit;
     }

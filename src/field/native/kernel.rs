@@ -241,9 +241,9 @@ impl<T: Scalar, P: Stencil<T>> Sweep<'_, T, P> {
                 // The stream of rows is carried over page ends, where the processor's own
                 // prefetching stops.
                 prefetch_row(block, out + AHEAD, stride);
-                for v in 0..N {
-                    let at = out * stride + tile.start + columns[v];
-                    unsafe { store::<T, S>(block.add(at), made.row[v]) };
+                for (column, values) in columns.iter().zip(made.row) {
+                    let at = out * stride + tile.start + column;
+                    unsafe { store::<T, S>(block.add(at), values) };
                 }
             }
             if P::SUMS {
