@@ -1,15 +1,32 @@
 //! Neighbour sums `Σ_j w_ij c_j x_j`, for some columns of some rows.
 
-use super::kernel::{Csr, prefetch, prefetch_row};
+use super::kernel::{AHEAD, Csr, LINE, prefetch, prefetch_row};
 use super::scalar::Scalar;
 use pulp::{Simd, WithSimd};
 use std::ops::Range;
+
+/// What is made of the sums of a row on the spot.
+pub(super) trait End<T>: Copy {
+    /// Row `i`: `own` is the input there, `sum` what was gathered.
+    fn row<const W: usize>(&self, i: usize, own: &[T; W], sum: [T; W]) -> [T; W];
+}
+
+/// Nothing: the sums themselves.
+#[derive(Clone, Copy)]
+pub(super) struct Bare;
+
+impl<T> End<T> for Bare {
+    #[inline(always)]
+    fn row<const W: usize>(&self, _: usize, _: &[T; W], sum: [T; W]) -> [T; W] {
+        sum
+    }
+}
 
 /// Gathers columns `tile` of `rows`.
 ///
 /// Rows are taken 10, 8, 6, 4, 2 or 1 columns at a time (10 because the paper's runs draw ten
 /// samples): widths for which the compiler keeps the sums in registers.
-pub(super) struct Gather<'a, T> {
+pub(super) struct Gather<'a, T, E> {
     pub csr: &'a Csr<T>,
     /// `c` of all rows that may be neighbours; one where absent.
     pub factors: Option<&'a [T]>,
@@ -19,11 +36,12 @@ pub(super) struct Gather<'a, T> {
     pub input: (&'a [T], usize),
     pub rows: Range<usize>,
     pub tile: Range<usize>,
-    /// Row after row of the tile.
-    pub out: &'a mut [T],
+    pub end: E,
+    /// Where the rows go, `out.1` values apart, from column `out.2` on.
+    pub out: (&'a mut [T], usize, usize),
 }
 
-impl<T: Scalar> WithSimd for Gather<'_, T> {
+impl<T: Scalar, E: End<T>> WithSimd for Gather<'_, T, E> {
     type Output = ();
 
     #[inline(always)]
@@ -37,7 +55,7 @@ impl<T: Scalar> WithSimd for Gather<'_, T> {
     }
 }
 
-impl<T: Scalar> Gather<'_, T> {
+impl<T: Scalar, E: End<T>> Gather<'_, T, E> {
     #[inline(always)]
     fn tiles<S: Simd, const SCALED: bool, const WEIGHTED: bool>(mut self) {
         match self.input.1 {
@@ -86,20 +104,28 @@ impl<T: Scalar> Gather<'_, T> {
         let csr = self.csr;
         let weights = if self.squared { &csr.squared[..] } else { &csr.weights[..] };
         let factors = self.factors.unwrap_or(&[]);
+        let (out, out_stride, out_first) = (&mut *self.out.0, self.out.1, self.out.2);
         // The one tile of a narrow block is all of it; said so that the compiler knows, too.
-        let width = if stride == W { W } else { self.tile.len() };
-        let input = self.input.0[self.tile.start + first..].as_ptr();
+        let out_stride = if stride == W { W } else { out_stride };
+        let (input, end) = (self.input.0[self.tile.start + first..].as_ptr(), self.end);
+        // Rows that share a line need not all ask for it.
+        let sharing = if stride == W { (LINE / (W * T::BYTES)).max(1) } else { 1 };
+        let ahead = AHEAD * out_stride;
         let ends = csr.indptr[self.rows.start..=self.rows.end].windows(2);
-        for ((i, ends), out) in self.rows.clone().zip(ends).zip(self.out.chunks_exact_mut(width)) {
+        let rows = self.rows.clone().zip(ends).zip(out.chunks_exact_mut(out_stride));
+        for ((i, ends), out) in rows {
             let row = ends[0] as usize..ends[1] as usize;
-            // Main memory is far: ask early for the next new row of the input, and carry the stream of
-            // indices over page ends, where the processor's own prefetching stops.
-            prefetch_row(input, i + csr.reach, stride);
-            prefetch(csr.indices.as_ptr(), row.start + 1024);
+            // Main memory is far: ask early for the next new row of the input, and carry the streams
+            // of output and indices over page ends, where the processor's own prefetching stops.
+            if i.is_multiple_of(sharing) {
+                prefetch_row(input, i + csr.reach, stride);
+                prefetch(out.as_ptr(), ahead);
+                prefetch(csr.indices.as_ptr(), row.start + 1024);
+            }
             let mut sum = [T::ZERO; W];
             let mut add = |e: usize| {
                 // SAFETY: row pointers are ascending and end at the number of entries, of which each
-                // has its weight; every index names a row of the input that `run` has verified
+                // has its weight; every index names a row of the input that `gradient` has verified
                 // to be there, with its factor (`Csr::new`). Checking every row again costs a
                 // sixth of a layer that is in cache.
                 let (j, mut factor) = unsafe {
@@ -131,7 +157,10 @@ impl<T: Scalar> Gather<'_, T> {
             if e < last {
                 add(e);
             }
-            out[first..first + W].copy_from_slice(&sum);
+            // SAFETY: the input has all rows that are swept.
+            let own: &[T; W] = unsafe { &*input.add(i * stride).cast() };
+            let at = out_first + first;
+            out[at..at + W].copy_from_slice(&end.row(i, own, sum));
         }
     }
 }

@@ -1,16 +1,16 @@
 //! The layer kernels: sweeps over the rows of a CSR matrix.
 //!
-//! Some rows at a time, a sweep first gathers `Σ_j w_ij c_j x_j`, the same for all layers, and then
-//! lets a stencil make of it what it will (`stencil.rs`). What is gathered stays in the nearest cache
-//! in between, and either loop has the registers to itself: in one loop the pointers of the
-//! second crowd out those of the first, and both take twice as long.
+//! Layers and their transposes are linear: a row of the result is made as soon as its neighbours are
+//! gathered ([`linear`]). Gradients make sums and more of each row ([`gradient`]). There the neighbours of some
+//! rows are gathered first and wait in the nearest cache, so that either loop has the registers to itself:
+//! in one, the pointers of the second crowd out those of the first, and both take twice as long.
 
-use super::gather::Gather;
+use super::gather::{Bare, End, Gather};
 use super::lanes::{self, Cover};
 use super::scalar::Scalar;
-use super::stencil::{Place, Row, Stencil, Sums, Totals};
+use super::stencil::{Fate, Gradient, Known, Linear, Place, Row, Sums, Totals};
 use crate::partition::Part;
-use pulp::{Simd, WithSimd};
+use pulp::{Arch, Simd, WithSimd};
 use std::ops::Range;
 
 /// The owned rows of the adjacency matrix, columns in local rows.
@@ -112,19 +112,72 @@ impl<'a, T> Output<'a, T> {
     }
 }
 
-/// Applies the stencil to `rows`; `out` holds just these rows.
-pub(super) fn run<T: Scalar, P: Stencil<T>>(
-    stencil: &P,
+/// A linear stencil on `rows`; `out` holds just these rows.
+pub(super) fn linear<T: Scalar, L: Linear<T>>(
+    stencil: &L,
+    csr: &Csr<T>,
+    input: &[T],
+    columns: usize,
+    rows: Range<usize>,
+    out: &mut [T],
+) {
+    check(stencil, csr, input, columns, &rows);
+    assert_eq!(out.len(), rows.len() * columns, "output rows");
+    Arch::new().dispatch(Gather {
+        csr,
+        factors: stencil.factors(),
+        squared: stencil.squared(),
+        input: (input, columns),
+        rows,
+        tile: 0..columns,
+        end: InPlace(stencil),
+        out: (out, columns, 0),
+    });
+}
+
+/// Verifies all that the loops rely on.
+fn check<T: Scalar, L: Linear<T>>(
+    stencil: &L,
+    csr: &Csr<T>,
+    input: &[T],
+    columns: usize,
+    rows: &Range<usize>,
+) {
+    let reachable = if rows.end <= csr.interior { csr.owned } else { csr.rows };
+    assert!(input.len() >= reachable * columns, "input rows");
+    let factors = stencil.factors().is_none_or(|factors| factors.len() >= reachable);
+    assert!(factors && stencil.rows() >= rows.end && rows.end <= csr.owned, "coefficient rows");
+}
+
+/// A linear stencil, row by row as its sums come in.
+struct InPlace<'a, L>(&'a L);
+
+impl<L> Clone for InPlace<'_, L> {
+    fn clone(&self) -> Self {
+        *self
+    }
+}
+impl<L> Copy for InPlace<'_, L> {}
+
+impl<T: Scalar, L: Linear<T>> End<T> for InPlace<'_, L> {
+    #[inline(always)]
+    fn row<const W: usize>(&self, i: usize, own: &[T; W], sum: [T; W]) -> [T; W] {
+        let [s, r, b] = self.0.coefficients(i);
+        std::array::from_fn(|c| b + s * own[c] + r * sum[c])
+    }
+}
+
+/// A gradient on `rows`; `out` holds just these rows.
+pub(super) fn gradient<T: Scalar, K: Known<T>, F: Fate<T>>(
+    stencil: &Gradient<T, K, F>,
     csr: &Csr<T>,
     input: &[T],
     columns: usize,
     rows: Range<usize>,
     out: Output<T>,
 ) -> Totals {
-    let reachable = if rows.end <= csr.interior { csr.owned } else { csr.rows };
-    assert!(input.len() >= reachable * columns, "input rows");
-    let factors = stencil.factors().is_none_or(|factors| factors.len() >= reachable);
-    assert!(factors && stencil.rows() >= rows.end && rows.end <= csr.owned, "coefficient rows");
+    check(&stencil.adjoint, csr, input, columns, &rows);
+    assert!(stencil.log_degree.len() >= rows.end, "coefficient rows");
     let whole =
         |values: &[T], width: usize| values.is_empty() || values.len() == rows.len() * width;
     assert!(whole(out.block, columns) && out.fields.iter().all(|f| whole(f, 1)), "output rows");
@@ -137,8 +190,8 @@ const TILE: usize = 16;
 /// Rows that are gathered before the stencil has its turn.
 const TOGETHER: usize = 64;
 
-struct Sweep<'a, T, P> {
-    stencil: &'a P,
+struct Sweep<'a, T, K, F> {
+    stencil: &'a Gradient<'a, T, K, F>,
     csr: &'a Csr<T>,
     input: &'a [T],
     columns: usize,
@@ -146,7 +199,7 @@ struct Sweep<'a, T, P> {
     out: Output<'a, T>,
 }
 
-impl<T: Scalar, P: Stencil<T>> WithSimd for Sweep<'_, T, P> {
+impl<T: Scalar, K: Known<T>, F: Fate<T>> WithSimd for Sweep<'_, T, K, F> {
     type Output = Totals;
 
     #[inline(always)]
@@ -163,12 +216,13 @@ impl<T: Scalar, P: Stencil<T>> WithSimd for Sweep<'_, T, P> {
                 // A function of its own, the same for all stencils.
                 simd.vectorize(Gather {
                     csr: self.csr,
-                    factors: self.stencil.factors(),
-                    squared: self.stencil.squared(),
+                    factors: self.stencil.adjoint.factors(),
+                    squared: self.stencil.adjoint.squared(),
                     input: (self.input, self.columns),
                     rows: rows.clone(),
                     tile: tile.clone(),
-                    out: gathered,
+                    end: Bare,
+                    out: (gathered, tile.len(), 0),
                 });
                 self.finish(simd, rows.clone(), tile, gathered, &mut total);
             }
@@ -178,7 +232,7 @@ impl<T: Scalar, P: Stencil<T>> WithSimd for Sweep<'_, T, P> {
     }
 }
 
-impl<T: Scalar, P: Stencil<T>> Sweep<'_, T, P> {
+impl<T: Scalar, K: Known<T>, F: Fate<T>> Sweep<'_, T, K, F> {
     /// The stencil on a tile of some rows.
     #[inline(always)]
     fn finish<S: Simd>(
@@ -226,7 +280,7 @@ impl<T: Scalar, P: Stencil<T>> Sweep<'_, T, P> {
         let fresh = std::array::from_fn(fresh);
         let mut place = Place { i: 0, at: [0; N], leading, fresh };
         let mut sums = Sums::new(simd);
-        // SAFETY (of all loads and stores below): `run` has verified that input and output have the
+        // SAFETY (of all loads and stores below): `gradient` has verified that input and output have the
         // rows, `gathered` holds the tile of every row, and vectors lie within the tile.
         for (r, i) in rows.enumerate() {
             let row: Row<T, S, N> = columns.map(|column| unsafe {
@@ -246,24 +300,20 @@ impl<T: Scalar, P: Stencil<T>> Sweep<'_, T, P> {
                     unsafe { store::<T, S>(block.add(at), values) };
                 }
             }
-            if P::SUMS {
-                stencil.blocks().iter().for_each(|b| prefetch_row(b.as_ptr(), i + AHEAD, stride));
-                for (field, value) in self.out.fields.iter_mut().zip(made.fields) {
-                    if let Some(field) = field.get_mut(out) {
-                        *field = if leading { value } else { *field + value };
-                    }
+            stencil.blocks().iter().for_each(|b| prefetch_row(b.as_ptr(), i + AHEAD, stride));
+            for (field, value) in self.out.fields.iter_mut().zip(made.fields) {
+                if let Some(field) = field.get_mut(out) {
+                    *field = if leading { value } else { *field + value };
                 }
             }
         }
-        if P::SUMS {
-            sums.add_to(overlap, total);
-        }
+        sums.add_to(overlap, total);
         N
     }
 }
 
 /// Rows of a stream to ask for ahead of their use.
-const AHEAD: usize = 128;
+pub(super) const AHEAD: usize = 128;
 
 /// # Safety
 /// There must be a vector's worth of values.
@@ -295,7 +345,7 @@ pub(super) fn prefetch_row<T>(values: *const T, row: usize, stride: usize) {
 }
 
 /// Bytes of a cache line.
-const LINE: usize = 64;
+pub(super) const LINE: usize = 64;
 
 /// Asks for the value at `at` ahead of its use, into the second-level cache: rows are asked for so
 /// early that the first level would have dropped them again.

@@ -224,7 +224,7 @@ impl<T: Scalar, S: Stencil<T>> Chunks<'_, T, S> {
         let Chunks { stencil, csr, input, columns, alone } = *self;
         match totals {
             [] => {}
-            [total] => *total = kernel::run(stencil, csr, input, columns, rows, out),
+            [total] => *total = stencil.run(csr, input, columns, rows, out),
             _ => {
                 let half = totals.len() / 2;
                 let middle = rows.start + half * CHUNK;

@@ -1,18 +1,30 @@
-//! What one output row of a sweep is made of, given the gathered neighbours.
+//! What the rows of a sweep are made of, given the gathered neighbours.
 
+use super::kernel::{self, Csr};
 use super::lanes::{self, Lanes};
 use super::scalar::Scalar;
 use crate::field::LayerSums;
 use pulp::Simd;
+use std::ops::Range;
 
 /// Columns of one row: `N` vectors.
 pub(super) type Row<T, S, const N: usize> = [<T as Lanes>::Vector<S>; N];
 
-/// A formula for output rows. Sums over columns of a row become node fields, sums over everything
-/// [`Sums`].
-pub(super) trait Stencil<T: Scalar>: Sync + Copy {
-    /// Whether the stencil adds to [`Sums`] or makes node fields.
-    const SUMS: bool = false;
+/// Something to be done to the rows of a part, given its neighbours.
+pub(super) trait Stencil<T: Scalar>: Sync {
+    /// Does it to `rows`; `out` holds just these rows.
+    fn run(
+        &self,
+        csr: &Csr<T>,
+        input: &[T],
+        columns: usize,
+        rows: Range<usize>,
+        out: kernel::Output<T>,
+    ) -> Totals;
+}
+
+/// `b_i + s_i x_i + r_i Σ_j w_ij c_j x_j`.
+pub(super) trait Linear<T: Scalar>: Sync {
     /// Whether edges count with the squares of their weights.
     fn squared(&self) -> bool;
     /// Owned rows for which there are coefficients.
@@ -21,21 +33,29 @@ pub(super) trait Stencil<T: Scalar>: Sync + Copy {
     fn factors(&self) -> Option<&[T]> {
         None
     }
-    /// Further blocks that are read row by row.
-    #[inline(always)]
-    fn blocks(&self) -> [&[T]; 2] {
-        [&[], &[]]
-    }
-    /// The row at `place`: `own` is the input there, `gathered` the sum `Σ_j w_ij c_j x_j`.
-    fn row<S: Simd, const N: usize>(
-        &self,
-        simd: S,
-        place: &Place<T, S, N>,
-        own: &Row<T, S, N>,
-        gathered: &Row<T, S, N>,
-        sums: &mut Sums<T, S, N>,
-    ) -> Made<T, S, N>;
+    /// `[s, r, b]` of a row.
+    fn coefficients(&self, i: usize) -> [T; 3];
 }
+
+macro_rules! linear_stencil {
+    ($type:ident) => {
+        impl<T: Scalar> Stencil<T> for $type<'_, T> {
+            fn run(
+                &self,
+                csr: &Csr<T>,
+                input: &[T],
+                columns: usize,
+                rows: Range<usize>,
+                out: kernel::Output<T>,
+            ) -> Totals {
+                kernel::linear(self, csr, input, columns, rows, out.block);
+                Totals::default()
+            }
+        }
+    };
+}
+linear_stencil!(Forward);
+linear_stencil!(Adjoint);
 
 /// Which columns of which row.
 pub(super) struct Place<T: Lanes, S: Simd, const N: usize> {
@@ -155,7 +175,7 @@ pub(super) struct Forward<'a, T> {
     pub located: Option<(Option<&'a [T]>, &'a [T])>,
 }
 
-impl<T: Scalar> Stencil<T> for Forward<'_, T> {
+impl<T: Scalar> Linear<T> for Forward<'_, T> {
     fn squared(&self) -> bool {
         self.squared
     }
@@ -163,26 +183,15 @@ impl<T: Scalar> Stencil<T> for Forward<'_, T> {
         self.scale.len().min(self.ratio.len())
     }
     #[inline(always)]
-    fn row<S: Simd, const N: usize>(
-        &self,
-        simd: S,
-        place: &Place<T, S, N>,
-        own: &Row<T, S, N>,
-        gathered: &Row<T, S, N>,
-        _sums: &mut Sums<T, S, N>,
-    ) -> Made<T, S, N> {
-        let i = place.i;
-        let mut s = coefficient(self.scale, i);
-        let mut r = self.rho * coefficient(self.ratio, i);
-        let mut b = self.bias;
-        if let Some((mean, factor)) = self.located {
-            (s, r) = (factor[i] * s, factor[i] * r);
-            b = factor[i] * b + mean.map_or(T::ZERO, |mean| mean[i]);
+    fn coefficients(&self, i: usize) -> [T; 3] {
+        let (s, r) = (coefficient(self.scale, i), self.rho * coefficient(self.ratio, i));
+        match self.located {
+            None => [s, r, self.bias],
+            Some((mean, factor)) => {
+                let mean = mean.map_or(T::ZERO, |mean| mean[i]);
+                [factor[i] * s, factor[i] * r, factor[i] * self.bias + mean]
+            }
         }
-        let [s, r, b] = [s, r, b].map(|value| T::splat(simd, value));
-        Made::row(std::array::from_fn(|v| {
-            T::fused(simd, r, gathered[v], T::fused(simd, s, own[v], b))
-        }))
     }
 }
 
@@ -202,7 +211,7 @@ impl<'a, T: Scalar> Adjoint<'a, T> {
     }
 }
 
-impl<T: Scalar> Stencil<T> for Adjoint<'_, T> {
+impl<T: Scalar> Linear<T> for Adjoint<'_, T> {
     fn squared(&self) -> bool {
         self.squared
     }
@@ -213,19 +222,8 @@ impl<T: Scalar> Stencil<T> for Adjoint<'_, T> {
         Some(self.ratio)
     }
     #[inline(always)]
-    fn row<S: Simd, const N: usize>(
-        &self,
-        simd: S,
-        place: &Place<T, S, N>,
-        own: &Row<T, S, N>,
-        gathered: &Row<T, S, N>,
-        _sums: &mut Sums<T, S, N>,
-    ) -> Made<T, S, N> {
-        let s = T::splat(simd, coefficient(self.scale, place.i));
-        let rho = T::splat(simd, self.rho);
-        Made::row(std::array::from_fn(|v| {
-            T::fused(simd, rho, gathered[v], T::times(simd, s, own[v]))
-        }))
+    fn coefficients(&self, i: usize) -> [T; 3] {
+        [coefficient(self.scale, i), self.rho, T::ZERO]
     }
 }
 
@@ -241,22 +239,28 @@ pub(super) struct Gradient<'a, T, K, F> {
 }
 
 impl<T: Scalar, K: Known<T>, F: Fate<T>> Stencil<T> for Gradient<'_, T, K, F> {
-    const SUMS: bool = true;
-    fn squared(&self) -> bool {
-        self.adjoint.squared
+    fn run(
+        &self,
+        csr: &Csr<T>,
+        input: &[T],
+        columns: usize,
+        rows: Range<usize>,
+        out: kernel::Output<T>,
+    ) -> Totals {
+        kernel::gradient(self, csr, input, columns, rows, out)
     }
-    fn rows(&self) -> usize {
-        self.adjoint.rows().min(self.log_degree.len())
-    }
-    fn factors(&self) -> Option<&[T]> {
-        self.adjoint.factors()
-    }
+}
+
+impl<T: Scalar, K: Known<T>, F: Fate<T>> Gradient<'_, T, K, F> {
+    /// Blocks that are read row by row.
     #[inline(always)]
-    fn blocks(&self) -> [&[T]; 2] {
+    pub fn blocks(&self) -> [&[T]; 2] {
         [self.input, self.known.block()]
     }
+
+    /// The row at `place`: `own` is the cotangent there, `gathered` the sum `Σ_j w_ij (s_j/d_j) g_j`.
     #[inline(always)]
-    fn row<S: Simd, const N: usize>(
+    pub fn row<S: Simd, const N: usize>(
         &self,
         simd: S,
         place: &Place<T, S, N>,
@@ -271,8 +275,9 @@ impl<T: Scalar, K: Known<T>, F: Fate<T>> Stencil<T> for Gradient<'_, T, K, F> {
             sums.rho[v] = T::fused(simd, gathered[v], input[v], sums.rho[v]);
             sums.bias[v] = T::plus(simd, sums.bias[v], own[v]);
         }
-        let made = self.adjoint.row(simd, place, own, gathered, sums);
-        self.fate.meet(simd, place, &input, made.row, sums)
+        let [s, r, _] = self.adjoint.coefficients(place.i).map(|value| T::splat(simd, value));
+        let g = |v: usize| T::fused(simd, r, gathered[v], T::times(simd, s, own[v]));
+        self.fate.meet(simd, place, &input, std::array::from_fn(g), sums)
     }
 }
 
@@ -451,11 +456,11 @@ impl<T: Scalar> Fate<T> for Dotted<'_, T> {
     }
 }
 
-/// A coefficient of a row that [`super::kernel::run`] has verified to be there.
+/// A coefficient of a row that `kernel::check` has verified to be there.
 #[inline(always)]
 fn coefficient<T: Copy>(values: &[T], row: usize) -> T {
     debug_assert!(row < values.len());
-    // SAFETY: `run` asserts that coefficients cover all rows a sweep may name, and `Csr::new`
+    // SAFETY: `check` asserts that coefficients cover all rows a sweep may name, and `Csr::new`
     // that no index names another.
     unsafe { *values.get_unchecked(row) }
 }
