@@ -6,9 +6,10 @@
 //! in one, the pointers of the second crowd out those of the first, and both take twice as long.
 
 use super::gather::{Bare, End, Gather};
+use super::gradient::{Fate, Gradient, Known, Place, Row, Sums};
 use super::lanes::{self, Cover};
 use super::scalar::Scalar;
-use super::stencil::{Fate, Gradient, Known, Linear, Place, Row, Sums, Totals};
+use super::stencil::{Linear, Totals};
 use crate::partition::Part;
 use pulp::{Arch, Simd, WithSimd};
 use std::ops::Range;

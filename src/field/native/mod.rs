@@ -6,12 +6,14 @@
 
 mod aligned;
 mod gather;
+mod gradient;
 mod kernel;
 mod lanes;
 mod recurrence;
 mod rowwise;
 mod scalar;
 mod stencil;
+mod sweep;
 mod tiles;
 mod vector;
 
@@ -29,9 +31,8 @@ use aligned::Aligned;
 use kernel::Csr;
 use rayon::prelude::*;
 use std::cell::RefCell;
-use std::ops::Range;
 use std::rc::Rc;
-use stencil::{Stencil, Totals};
+use stencil::Totals;
 
 /// Rows per chunk: enough work to be worth handing to a thread, few enough to balance.
 const CHUNK: usize = 1024;
@@ -132,112 +133,6 @@ impl<T: Scalar> Native<T> {
 
     fn owned_mut<'b>(&self, block: &'b mut Block<T>) -> &'b mut [T] {
         &mut block.values[..self.part.owned * block.columns]
-    }
-
-    /// Fills the halo of `input` while `stencil` works on the interior rows of `out`, then on the
-    /// boundary rows. Sums are added chunk by chunk, in order.
-    fn sweep<S: Stencil<T>>(
-        &mut self,
-        stencil: &S,
-        input: &mut Block<T>,
-        out: kernel::Output<T>,
-        phase: Phase,
-    ) -> Totals {
-        let columns = input.columns;
-        let (owned, interior) = (self.part.owned, self.part.interior);
-        let packing = profile::start();
-        pack(&input.values, columns, &self.send_rows, &mut self.send);
-        profile::stop(
-            Phase::HaloPack,
-            packing,
-            2 * std::mem::size_of_val(&self.send[..]) as u64,
-            0,
-        );
-
-        let csr = &self.csr;
-        let (mine, halo) = input.values.split_at_mut(owned * columns);
-        let (mut inner, boundary) = out.split(interior, columns);
-        let mut total = Totals::default();
-        let totals = &mut self.totals[..];
-        self.exchange.run(columns, &self.send, halo, |flight| {
-            let timer = profile::start();
-            // Pieces, to give MPI a turn between them; large enough to occupy all threads.
-            let piece = 4 * CHUNK * rayon::current_num_threads();
-            let mut first = 0;
-            while first < interior {
-                let rows = first..interior.min(first + piece);
-                let out = inner.take(rows.len(), columns);
-                first = rows.end;
-                total.add(&over_rows(stencil, csr, mine, columns, rows, out, totals));
-                flight.progress();
-            }
-            profile::stop(phase, timer, csr.bytes_of(0..interior, columns), 0);
-        });
-        let timer = profile::start();
-        let edge = interior..owned;
-        total.add(&over_rows(stencil, csr, &input.values, columns, edge, boundary, totals));
-        profile::stop(phase, timer, csr.bytes_of(interior..owned, columns), 0);
-        total
-    }
-}
-
-fn pack<T: Scalar>(values: &[T], columns: usize, rows: &[u32], send: &mut Vec<T>) {
-    send.clear();
-    for &row in rows {
-        send.extend_from_slice(&values[row as usize * columns..][..columns]);
-    }
-}
-
-/// Applies a stencil to `rows`, whose results are `out`, chunk by chunk; the sums of the chunks pass
-/// through `totals` and are added in order, whichever threads made them.
-fn over_rows<T: Scalar, S: Stencil<T>>(
-    stencil: &S,
-    csr: &Csr<T>,
-    input: &[T],
-    columns: usize,
-    rows: Range<usize>,
-    out: kernel::Output<T>,
-    totals: &mut [Totals],
-) -> Totals {
-    let totals = &mut totals[..rows.len().div_ceil(CHUNK)];
-    let alone = inline(rows.len());
-    let chunks = Chunks { stencil, csr, input, columns, alone };
-    chunks.run(rows, out, totals);
-    let mut total = Totals::default();
-    totals.iter().for_each(|t| total.add(t));
-    total
-}
-
-/// A sweep to be done chunk by chunk.
-struct Chunks<'a, T: Scalar, S> {
-    stencil: &'a S,
-    csr: &'a Csr<T>,
-    input: &'a [T],
-    columns: usize,
-    /// Whether one thread does all of them.
-    alone: bool,
-}
-
-impl<T: Scalar, S: Stencil<T>> Chunks<'_, T, S> {
-    /// All chunks of `rows`, half of them on another thread; one total for each.
-    fn run(&self, rows: Range<usize>, out: kernel::Output<T>, totals: &mut [Totals]) {
-        let Chunks { stencil, csr, input, columns, alone } = *self;
-        match totals {
-            [] => {}
-            [total] => *total = stencil.run(csr, input, columns, rows, out),
-            _ => {
-                let half = totals.len() / 2;
-                let middle = rows.start + half * CHUNK;
-                let (left, right) = totals.split_at_mut(half);
-                let (out, rest) = out.split(half * CHUNK, columns);
-                let first = || self.run(rows.start..middle, out, left);
-                let second = || self.run(middle..rows.end, rest, right);
-                match alone {
-                    true => (first(), second()),
-                    false => rayon::join(first, second),
-                };
-            }
-        }
     }
 }
 
@@ -361,14 +256,7 @@ impl<T: Scalar> Engine for Native<T> {
 
     fn layer(&mut self, l: &Layer<T>, with_bias: bool, h: &mut Block<T>, out: &mut Block<T>) {
         let bias = if with_bias { l.bias } else { 0.0 };
-        let stencil = stencil::Forward {
-            scale: &l.scale,
-            ratio: &l.ratio,
-            rho: T::from_f64(l.rho),
-            bias: T::from_f64(bias),
-            squared: l.squared,
-            located: None,
-        };
+        let stencil = stencil::Forward::new(l, bias);
         assert_eq!(h.columns, out.columns, "blocks of one width");
         let out = kernel::Output::block(self.owned_mut(out));
         self.sweep(&stencil, h, out, Phase::Layer);
@@ -391,7 +279,7 @@ impl<T: Scalar> Engine for Native<T> {
     ) -> LayerSums {
         assert_eq!(g.columns, out.columns, "blocks of one width");
         let out = kernel::Output::block(self.owned_mut(out));
-        self.gradient(l, with_bias, g, input, output, stencil::Kept, out).layer
+        self.gradient(l, with_bias, g, input, output, gradient::Kept, out).layer
     }
 
     fn dots(&self, x: &Block<T>, y: &Block<T>, dots: &mut [f64]) {
@@ -475,7 +363,7 @@ impl<T: Scalar> Engine for Native<T> {
 impl<T: Scalar> Native<T> {
     /// A transposed layer with the sums of its gradient and the fate of the result.
     #[allow(clippy::too_many_arguments)] // what the trait asks for in three forms
-    fn gradient<F: stencil::Fate<T>>(
+    fn gradient<F: gradient::Fate<T>>(
         &mut self,
         l: &Layer<T>,
         with_bias: bool,
@@ -488,22 +376,22 @@ impl<T: Scalar> Native<T> {
         assert_eq!(input.columns, g.columns, "blocks of one width");
         match output {
             Output::Cotangent => {
-                self.gradient_of(l, with_bias, g, input, stencil::Cotangent, fate, out)
+                self.gradient_of(l, with_bias, g, input, gradient::Cotangent, fate, out)
             }
             Output::Block(block) => {
                 assert_eq!(block.columns, g.columns, "blocks of one width");
-                let known = stencil::Output(&block.values);
+                let known = gradient::Output(&block.values);
                 self.gradient_of(l, with_bias, g, input, known, fate, out)
             }
             Output::Dots(a, b) => {
-                let known = stencil::Dots(&a.values, &b.values);
+                let known = gradient::Dots(&a.values, &b.values);
                 self.gradient_of(l, with_bias, g, input, known, fate, out)
             }
         }
     }
 
     #[allow(clippy::too_many_arguments)] // as above
-    fn gradient_of<K: stencil::Known<T>, F: stencil::Fate<T>>(
+    fn gradient_of<K: gradient::Known<T>, F: gradient::Fate<T>>(
         &mut self,
         l: &Layer<T>,
         with_bias: bool,
@@ -514,7 +402,7 @@ impl<T: Scalar> Native<T> {
         out: kernel::Output<T>,
     ) -> Totals {
         let log_degree = std::mem::take(&mut self.log_degree);
-        let stencil = stencil::Gradient {
+        let stencil = gradient::Gradient {
             adjoint: stencil::Adjoint::new(l),
             bias: T::from_f64(if with_bias { l.bias } else { 0.0 }),
             log_degree: &log_degree,

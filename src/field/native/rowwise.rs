@@ -4,7 +4,7 @@
 //! any width otherwise (`W = 0`); [`pulp`] compiles them for the vector units found at run time.
 
 use super::vector::{self, on_vectors};
-use super::{Block, CHUNK, Layer, Native, Scalar, inline, kernel, stencil};
+use super::{Block, CHUNK, Layer, Native, Scalar, gradient, inline, kernel, stencil};
 use crate::field::rowwise::{AdamStep, Draw, Moving, Pull, Residual, Rowwise};
 use crate::field::{LayerSums, Output};
 use crate::profile::{self, Phase};
@@ -129,14 +129,8 @@ impl<T: Scalar> Rowwise for Native<T> {
         x: &mut Block<T>,
     ) {
         assert_eq!(h.columns, x.columns, "blocks of one width");
-        let stencil = stencil::Forward {
-            scale: &l.scale,
-            ratio: &l.ratio,
-            rho: T::from_f64(l.rho),
-            bias: T::ZERO,
-            squared: l.squared,
-            located: Some((mean.map(|mean| &mean.values[..]), &scale.values[..])),
-        };
+        let mut stencil = stencil::Forward::new(l, 0.0);
+        stencil.located = Some((mean.map(|mean| &mean.values[..]), &scale.values[..]));
         let out = kernel::Output::block(self.owned_mut(x));
         self.sweep(&stencil, h, out, Phase::Layer);
     }
@@ -153,13 +147,13 @@ impl<T: Scalar> Rowwise for Native<T> {
         gx: &mut Block<T>,
     ) -> (LayerSums, f64) {
         assert_eq!(g.columns, gx.columns, "blocks of one width");
-        let residual = residual.map(|r| stencil::Residual {
+        let residual = residual.map(|r| gradient::Residual {
             precision: T::from_f64(r.precision),
             mask: &r.mask.values[..],
             target: r.target.map(|target| &target.values[..]),
         });
         let mut out = kernel::Output::block(self.owned_mut(gx));
-        let mut fate = stencil::Pulled { residual, through: None };
+        let mut fate = gradient::Pulled { residual, through: None };
         if let Some(Pull { mean, scale, of_mean, of_scale }) = pull {
             fate.through = Some((mean.map(|mean| &mean.values[..]), &scale.values));
             out.fields = [self.owned_mut(of_mean), self.owned_mut(of_scale)];
@@ -177,7 +171,7 @@ impl<T: Scalar> Rowwise for Native<T> {
         w: &Block<T>,
         of_w: &mut Block<T>,
     ) -> LayerSums {
-        let fate = stencil::Dotted(&w.values);
+        let fate = gradient::Dotted(&w.values);
         let fields = [self.owned_mut(of_w), &mut []];
         let out = kernel::Output { block: &mut [], fields };
         self.gradient(l, false, g, u, output, fate, out).layer
