@@ -125,7 +125,7 @@ impl<T: Scalar, E: End<T>> Gather<'_, T, E> {
             let mut sum = [T::ZERO; W];
             let mut add = |e: usize| {
                 // SAFETY: row pointers are ascending and end at the number of entries, of which each
-                // has its weight; every index names a row of the input that `gradient` has verified
+                // has its weight; every index names a row of the input that `kernel::check` has verified
                 // to be there, with its factor (`Csr::new`). Checking every row again costs a
                 // sixth of a layer that is in cache.
                 let (j, mut factor) = unsafe {
