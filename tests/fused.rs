@@ -5,7 +5,7 @@ mod support;
 
 use dgmrf::comm::World;
 use dgmrf::field::rowwise::{Pull, Residual, Rowwise};
-use dgmrf::field::{Coefficients, LayerSums, Output, native::Native};
+use dgmrf::field::{Coefficients, Engine, LayerSums, Output, native::Native};
 use dgmrf::graph::Graph;
 use dgmrf::partition::{self, Partition, order::Order};
 use dgmrf::random::{Purpose, Stream};
@@ -142,6 +142,60 @@ impl Case {
         close("Σ g u", &sums[0][..1], &[product.iter().sum()]);
     }
 
+    /// `z = D⁻¹A x`, then a turn: `x' = a z + b x` and `z' = D⁻¹A x' + c x`, with their sums.
+    fn check_krylov<E: Rowwise>(&self, engine: &mut E, tolerance: f64, what: &str) {
+        const WALK: dense::Layer = (0.0, 1.0, 0.0, 0.0);
+        let (world, columns, nodes) = (engine.world().clone(), self.columns, self.graph.nodes());
+        let ids = engine.part().owned_ids().to_vec();
+        let degree = self.graph.degrees();
+        let factors: [Vec<f64>; 3] =
+            [0.5, -0.3, 0.8].map(|f| (0..columns).map(|c| f + 0.1 * c as f64).collect());
+        let mut reference = [self.values(1), vec![]];
+        let (mut x, mut z) = (engine.zeros(columns), engine.zeros(columns));
+        engine.upload(&world.scatter_rows(&ids, Some(&reference[0]), columns), &mut x);
+        for turned in [false, true, true] {
+            let turn = turned.then_some(factors.each_ref().map(|f| &f[..]));
+            let mut sums = vec![0.0; 3 * columns];
+            engine.krylov(turn, &mut x, &mut z, &mut sums);
+            world.sum(&mut sums);
+
+            let [direction, product] = &reference;
+            let next: Vec<f64> = match turned {
+                true => (0..direction.len())
+                    .map(|k| {
+                        let c = k % columns;
+                        factors[0][c] * product[k] + factors[1][c] * direction[k]
+                    })
+                    .collect(),
+                false => direction.clone(),
+            };
+            let mut walked = dense::forward(&self.graph, &[WALK], false, &next, columns);
+            if turned {
+                let before = direction.iter().enumerate();
+                before.for_each(|(k, x)| walked[k] += factors[2][k % columns] * x);
+            }
+            let sum = |a: &[f64], b: &[f64], c: usize| -> f64 {
+                (0..nodes).map(|i| degree[i] * a[i * columns + c] * b[i * columns + c]).sum()
+            };
+            let expected: Vec<f64> = [(&next, &next), (&next, &walked), (&walked, &walked)]
+                .iter()
+                .flat_map(|(a, b)| (0..columns).map(|c| sum(a, b, c)))
+                .collect();
+            let found = [&x, &z].map(|block| {
+                let rows = engine.download(block);
+                world.gather_rows(&ids, &rows, columns, nodes).expect("all rows")
+            });
+            if world.is_root() {
+                let [x, z] = found.map(|rows| rows.expect("all rows"));
+                let errors = [(&x, &next), (&z, &walked), (&sums, &expected)]
+                    .map(|(found, expected)| relative_error(found, expected));
+                let worst = errors.into_iter().fold(0.0, f64::max);
+                assert!(worst <= tolerance, "{what}, {columns} columns, krylov: {errors:?}");
+            }
+            reference = [next, walked];
+        }
+    }
+
     fn check_all_engines(&self, world: &Rc<World>) {
         let owner =
             partition::divide(&self.graph, world.size(), &Default::default()).expect("METIS");
@@ -150,15 +204,20 @@ impl Case {
         let part = || parts.part(world.rank());
         let native = |world: &Rc<World>| (world.clone(), part());
         let (w, p) = native(world);
-        self.check(&mut Native::<f64>::new(w, p).expect("an engine"), 1e-11, "native f64");
+        let mut engine = Native::<f64>::new(w, p).expect("an engine");
+        self.check(&mut engine, 1e-11, "native f64");
+        self.check_krylov(&mut engine, 1e-13, "native f64");
         let (w, p) = native(world);
-        self.check(&mut Native::<f32>::new(w, p).expect("an engine"), 3e-4, "native f32");
+        let mut engine = Native::<f32>::new(w, p).expect("an engine");
+        self.check(&mut engine, 3e-4, "native f32");
+        self.check_krylov(&mut engine, 1e-5, "native f32");
         #[cfg(feature = "torch")]
         {
             use dgmrf::field::torch::Torch;
             let cpu = tch::Device::Cpu;
             let mut engine = Torch::<f64>::new(world.clone(), part(), cpu).expect("an engine");
             self.check(&mut engine, 1e-11, "torch f64");
+            self.check_krylov(&mut engine, 1e-13, "torch f64");
         }
     }
 }
@@ -183,4 +242,65 @@ fn on_several_ranks() {
         }
         Vec::new()
     });
+}
+
+/// Steps of a Krylov recurrence on more rows than one thread takes at a time: `x`, `z` and the sums after each.
+fn steps(graph: &Graph, columns: usize) -> Vec<Vec<f64>> {
+    let parts = Partition::new(graph, vec![0; graph.nodes()], 1, Order::Locality).expect("a part");
+    let mut engine = Native::<f64>::new(World::solo(), parts.part(0)).expect("an engine");
+    let (mut x, mut z) = (engine.zeros(columns), engine.zeros(columns));
+    engine.fill_normal(Stream::new(3, Purpose::Test, 0), 0, &mut x);
+    let [a, b, c] = [0.7, -0.2, 0.4].map(|f| vec![f; columns]);
+    let mut found = Vec::new();
+    for turn in [None, Some([&a[..], &b, &c]), Some([&b[..], &a, &c])] {
+        // The same in single passes, which are tested elsewhere.
+        let mut expected = [engine.zeros(columns), engine.zeros(columns)];
+        let (zero, one) = (vec![0.0; columns], vec![1.0; columns]);
+        let [a, b, c] = turn.unwrap_or([&zero, &one, &zero]);
+        engine.combine(a, &z, b, &x, &zero, &mut expected[0]);
+        let walk = engine.random_walk();
+        let [direction, product] = &mut expected;
+        engine.layer(&walk, false, direction, product);
+        engine.axpy(c, &x, product);
+
+        let mut sums = vec![0.0; 3 * columns];
+        engine.krylov(turn, &mut x, &mut z, &mut sums);
+        for (found, expected) in [&x, &z].into_iter().zip(&expected) {
+            let error = relative_error(&engine.download(found), &engine.download(expected));
+            assert!(error < 1e-14, "{columns} columns: {error:.2e}");
+        }
+        let degree = engine.rows(&engine.part().degree.clone());
+        let [mut weighted_x, mut weighted_z] = [engine.zeros(columns), engine.zeros(columns)];
+        engine.scale_rows(&degree, &x, &mut weighted_x);
+        engine.scale_rows(&degree, &z, &mut weighted_z);
+        let mut dots = vec![0.0; 3 * columns];
+        for (k, (a, b)) in
+            [(&weighted_x, &x), (&weighted_x, &z), (&weighted_z, &z)].into_iter().enumerate()
+        {
+            engine.dots(a, b, &mut dots[k * columns..][..columns]);
+        }
+        assert!(relative_error(&sums, &dots) < 1e-13, "{columns} columns: sums");
+        found.extend([engine.download(&x), engine.download(&z), sums]);
+    }
+    found
+}
+
+/// Directions run ahead of products: by little on a mesh, by all rows where there is a hub. The same numbers
+/// come out, bit for bit, on any number of threads.
+#[test]
+fn krylov_steps_on_many_rows() {
+    let (_, mesh) =
+        dgmrf::dataset::synth::random_graph(9000, 1, Default::default()).expect("a mesh");
+    let pool = |threads: usize| {
+        rayon::ThreadPoolBuilder::new().num_threads(threads).build().expect("threads")
+    };
+    for graph in [mesh, graphs::wheel(9000), graphs::random(9000, 9000, true, 2)] {
+        for columns in [1, 3, 8, 20] {
+            let alone = pool(1).install(|| steps(&graph, columns));
+            for threads in [2, 3] {
+                let together = pool(threads).install(|| steps(&graph, columns));
+                assert!(alone == together, "{columns} columns, {threads} threads");
+            }
+        }
+    }
 }

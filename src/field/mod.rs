@@ -179,9 +179,23 @@ pub trait Engine {
 
     /// `dots[c] = Σ_i x_ic y_ic`, local.
     fn dots(&self, x: &Self::Block, y: &Self::Block, dots: &mut [f64]);
-    /// `Σ_i w_i x_ic²` of all columns, then `Σ_i w_i x_ic y_ic` of all columns, local, in one pass.
-    fn moments(&self, w: &Self::Rows, x: &Self::Block, y: &Self::Block, sums: &mut [f64]);
-    /// `z_c = a_c x_c + b_c y_c + c_c z_c` for every column: a three-term recurrence.
+    /// One step of a Krylov recurrence of the random walk, in as few passes as the engine can.
+    ///
+    /// Without a turn `z = D⁻¹A x`. A turn `[a, b, c]` makes the next direction of every column first:
+    ///
+    /// ```text
+    /// x' = a z + b x,   z' = D⁻¹A x' + c x
+    /// ```
+    ///
+    /// Local sums of all columns: `Σ d x²`, then `Σ d x z`, then `Σ d z²`, of `x` and `z` as they are left.
+    fn krylov(
+        &mut self,
+        turn: Option<[&[f64]; 3]>,
+        x: &mut Self::Block,
+        z: &mut Self::Block,
+        sums: &mut [f64],
+    );
+    /// `z_c = a_c x_c + b_c y_c + c_c z_c` for every column.
     fn combine(
         &self,
         a: &[f64],

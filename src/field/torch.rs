@@ -392,13 +392,33 @@ impl<T: Scalar + tch::kind::Element> Engine for Torch<T> {
         sums.to_device(Device::Cpu).copy_data(dots, dots.len());
     }
 
-    fn moments(&self, w: &Tensor, x: &Tensor, y: &Tensor, sums: &mut [f64]) {
-        let double = |block: &Tensor| self.owned(block).to_kind(Kind::Double);
-        let weighted = double(x) * self.owned_rows(w);
-        let square = (&weighted * double(x)).sum_dim_intlist(0i64, false, Kind::Double);
-        let product = (weighted * double(y)).sum_dim_intlist(0i64, false, Kind::Double);
-        let both = Tensor::cat(&[square, product], 0);
-        both.to_device(Device::Cpu).copy_data(sums, sums.len());
+    fn krylov(
+        &mut self,
+        turn: Option<[&[f64]; 3]>,
+        x: &mut Tensor,
+        z: &mut Tensor,
+        sums: &mut [f64],
+    ) {
+        let row = |a: &[f64]| Tensor::from_slice(a).to_kind(T::KIND).to_device(self.device);
+        let kept = turn.map(|[a, b, c]| {
+            let next = self.owned(z) * row(a) + self.owned(x) * row(b);
+            self.owned(z).copy_(&next);
+            std::mem::swap(x, z);
+            self.owned(z) * row(c)
+        });
+        let sum = self.gather(x, None, false, Phase::Layer);
+        let product = sum / self.owned_rows(&self.degree);
+        self.owned(z).copy_(&match kept {
+            Some(kept) => product + kept,
+            None => product,
+        });
+        let [x, z] = [x, z].map(|block| self.owned(block).to_kind(Kind::Double));
+        let weighted = &z * self.owned_rows(&self.degree);
+        let sum = |products: Tensor| products.sum_dim_intlist(0i64, false, Kind::Double);
+        let all =
+            [sum(&x * &x * self.owned_rows(&self.degree)), sum(&weighted * x), sum(weighted * z)];
+        // One transfer for all.
+        Tensor::cat(&all, 0).to_device(Device::Cpu).copy_data(sums, sums.len());
     }
 
     fn combine(&self, a: &[f64], x: &Tensor, b: &[f64], y: &Tensor, c: &[f64], z: &mut Tensor) {

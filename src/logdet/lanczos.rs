@@ -94,10 +94,11 @@ pub fn estimate<E: Engine>(
         while done < wanted {
             let columns = probes::width(wanted - done);
             let block = graph.start(engine, options.seed, done, columns, room);
-            let (block, tridiagonal) = advance(engine, &graph, block, steps, progress);
+            let (block, tridiagonal) = advance(engine, block, steps, progress);
             room = Some(block);
-            done += columns;
-            for probe in tridiagonal {
+            let taken = columns.min(wanted - done);
+            done += taken;
+            for probe in tridiagonal.into_iter().take(taken) {
                 for (value, share) in probe.gauss_rule() {
                     lambda.push(value.clamp(-1.0, 1.0));
                     of_probe.push(share * nodes as f64);
@@ -121,54 +122,58 @@ pub fn estimate<E: Engine>(
     }
 }
 
-/// `steps` steps of Lanczos for a block of probes, with one reduction each.
+/// `steps` steps of Lanczos for a block of probes, with one pass and one reduction each.
 ///
-/// Directions stay unnormalised until the product is there, so that norm and diagonal share a
-/// reduction: with `x_k = β_k v_k` and `z = D⁻¹A x_k`, `β_k² = ‖x_k‖²` and `α_k = ⟨x_k, z⟩ / β_k²`,
-/// then `x_(k+1) = (z − α_k x_k) / β_k − (β_k / β_(k−1)) x_(k−1)`.
+/// Directions `x_k` are orthogonal, but their norms are known only when their products are there, too:
+///
+/// ```text
+/// z_k = Ã x_k − γ_k x_(k−1),   α_k = ⟨x_k, z_k⟩ / ‖x_k‖²,   x_(k+1) = a_k (z_k − α_k x_k)
+/// ```
+///
+/// The product of the next step is made together with its direction, so `γ_(k+1) = ‖x_(k+1)‖² / (a_k ‖x_k‖²)`
+/// has to be known before `‖x_(k+1)‖` is. It is by Pythagoras: `‖z_k − α_k x_k‖² = ‖z_k‖² − α_k² ‖x_k‖²`, and `a_k`
+/// makes it 1. The off-diagonal `β_(k+1) = ‖x_(k+1)‖ / (a_k ‖x_k‖)` is of the norm that is found.
 fn advance<E: Engine>(
     engine: &mut E,
-    graph: &Probes<E>,
     mut block: probes::Block<E::Block>,
     steps: usize,
     progress: &mut Progress,
 ) -> (probes::Block<E::Block>, Vec<Tridiagonal>) {
     let columns = block.columns;
     let mut made = vec![Tridiagonal::default(); columns];
-    let mut sums = vec![0.0; 2 * columns];
-    let mut beta_before = vec![0.0; columns];
-    let [mut of_next, mut of_now, mut of_before] = [0, 1, 2].map(|_| vec![0.0; columns]);
+    let mut sums = vec![0.0; 3 * columns];
+    let [mut a, mut b, mut c] = [0, 1, 2].map(|_| vec![0.0; columns]);
+    let mut norm_before = vec![0.0; columns];
     for k in 0..steps {
-        engine.layer(graph.walk(), false, &mut block.now, &mut block.next);
-        engine.moments(graph.degree(), &block.now, &block.next, &mut sums);
+        let turn = (k > 0).then_some([&a[..], &b[..], &c[..]]);
+        engine.krylov(turn, &mut block.now, &mut block.next, &mut sums);
         engine.world().sum(&mut sums);
-        for c in 0..columns {
-            let beta = sums[c].sqrt();
-            // Nothing left but rounding: the probe has reached all that it can reach.
-            let alive = k == 0 || (beta > EXHAUSTED && made[c].diagonal.len() == k);
-            if !alive {
-                (of_next[c], of_now[c], of_before[c]) = (0.0, 0.0, 0.0);
-                continue;
+        for (p, made) in made.iter_mut().enumerate() {
+            let [xx, xz, zz] = [0, 1, 2].map(|which| sums[which * columns + p]);
+            if made.diagonal.len() < k || a[p] == 0.0 && k > 0 {
+                continue; // it has ended
             }
-            let alpha = sums[columns + c] / sums[c];
+            let (norm, alpha) = (xx.sqrt(), xz / xx);
             if k > 0 {
-                made[c].off_diagonal.push(beta);
+                made.off_diagonal.push(norm / (a[p] * norm_before[p]));
             }
-            made[c].diagonal.push(alpha);
-            of_next[c] = 1.0 / beta;
-            of_now[c] = -alpha / beta;
-            of_before[c] = if k == 0 { 0.0 } else { -beta / beta_before[c] };
-            beta_before[c] = beta;
+            made.diagonal.push(alpha);
+            let rest = zz - alpha * alpha * xx;
+            // Nothing left but rounding: the probe has reached all that it can reach.
+            (a[p], b[p], c[p]) = match rest > EXHAUSTED * xx {
+                true => (1.0 / rest.sqrt(), -alpha / rest.sqrt(), -rest.sqrt() / xx),
+                false => (0.0, 0.0, 0.0),
+            };
+            norm_before[p] = norm;
         }
-        engine.combine(&of_next, &block.next, &of_now, &block.now, &of_before, &mut block.before);
-        std::mem::swap(&mut block.now, &mut block.before);
         progress.advance(columns as u64);
     }
     (block, made)
 }
 
-/// Norms of directions lie between 0 and 1; below this there is no direction.
-const EXHAUSTED: f64 = 1e-10;
+/// Squares of off-diagonals lie between 0 and 1. What Pythagoras leaves below this is rounding, and leaving
+/// it out changes a rule by no more than that.
+const EXHAUSTED: f64 = 1e-14;
 
 impl Quadrature {
     /// Calibrates the rules of the probes, given exact traces of powers, from the 0th on.

@@ -27,6 +27,7 @@ pub mod power_series;
 mod probes;
 mod table;
 mod tridiagonal;
+mod walks;
 
 pub use cache::{Loaded, load_or_make};
 pub use compute::{Method, Options, compute};

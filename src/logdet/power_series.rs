@@ -47,22 +47,20 @@ pub fn estimate<E: Engine>(engine: &mut E, options: &Options, progress: &mut Pro
     while first < n {
         let columns = probes::width(n - first);
         let mut block = graph.start(engine, options.seed, first, columns, room);
-        // `2 columns` sums for every product: ‖v_k‖² and v_k·v_(k+1), then the last norm.
-        let mut sums = vec![0.0; 2 * columns * (products + 1)];
-        for sums in sums.chunks_exact_mut(2 * columns).take(products) {
-            engine.layer(graph.walk(), false, &mut block.now, &mut block.next);
-            engine.moments(graph.degree(), &block.now, &block.next, sums);
+        // ‖v_k‖², v_k·v_(k+1) and ‖v_(k+1)‖² of every product.
+        let mut sums = vec![0.0; 3 * columns * products];
+        for sums in sums.chunks_exact_mut(3 * columns) {
+            engine.krylov(None, &mut block.now, &mut block.next, sums);
             std::mem::swap(&mut block.now, &mut block.next);
             progress.advance(columns as u64);
         }
-        let last = sums.len() - 2 * columns;
-        engine.moments(graph.degree(), &block.now, &block.now, &mut sums[last..]);
         room = Some(block);
         engine.world().sum(&mut sums);
-        for c in 0..columns {
+        for c in 0..columns.min(n - first) {
             let of_probe = &mut by_probe[(first + c) * terms..][..terms];
             for (k, trace) in (1..).zip(of_probe) {
-                *trace = sums[k / 2 * 2 * columns + k % 2 * columns + c];
+                // Of an odd power the middle, of an even one the end of a product.
+                *trace = sums[(k - 1) / 2 * 3 * columns + (2 - k % 2) * columns + c];
             }
         }
         first += columns;

@@ -133,13 +133,16 @@ impl Vicinity {
         Some(whole)
     }
 
-    /// Neighbours of a complete row with the weights of the edges.
-    pub fn neighbours(&self, row: usize) -> impl Iterator<Item = (usize, f64)> {
+    /// Neighbours of a complete row and the weights of the edges.
+    pub fn row(&self, row: usize) -> (&[u32], &[f64]) {
         let range = self.indptr[row]..self.indptr[row + 1];
-        self.indices[range.clone()]
-            .iter()
-            .map(|&j| j as usize)
-            .zip(self.weights[range].iter().copied())
+        (&self.indices[range.clone()], &self.weights[range])
+    }
+
+    /// The same, one by one.
+    pub fn neighbours(&self, row: usize) -> impl Iterator<Item = (usize, f64)> {
+        let (neighbours, weights) = self.row(row);
+        neighbours.iter().map(|&j| j as usize).zip(weights.iter().copied())
     }
 
     /// Rows of the rings that values are wanted for, given the owned rows `[owned, columns]`.

@@ -63,6 +63,17 @@ impl<T: Scalar> Csr<T> {
         }
     }
 
+    /// Verifies that `rows` are there, and all that they name in a block of `columns` columns.
+    pub fn check(&self, input: &[T], columns: usize, rows: &Range<usize>) {
+        let reachable = self.reachable(rows);
+        assert!(rows.end <= self.owned && input.len() >= reachable * columns, "input rows");
+    }
+
+    /// Rows that `rows` may name.
+    fn reachable(&self, rows: &Range<usize>) -> usize {
+        if rows.end <= self.interior { self.owned } else { self.rows }
+    }
+
     /// Bytes that a sweep over the rows must move: each input and output row once, the matrix
     /// once, two coefficients per row.
     pub fn bytes_of(&self, rows: Range<usize>, columns: usize) -> u64 {
@@ -144,10 +155,9 @@ fn check<T: Scalar, L: Linear<T>>(
     columns: usize,
     rows: &Range<usize>,
 ) {
-    let reachable = if rows.end <= csr.interior { csr.owned } else { csr.rows };
-    assert!(input.len() >= reachable * columns, "input rows");
-    let factors = stencil.factors().is_none_or(|factors| factors.len() >= reachable);
-    assert!(factors && stencil.rows() >= rows.end && rows.end <= csr.owned, "coefficient rows");
+    csr.check(input, columns, rows);
+    let factors = stencil.factors().is_none_or(|f| f.len() >= csr.reachable(rows));
+    assert!(factors && stencil.rows() >= rows.end, "coefficient rows");
 }
 
 /// A linear stencil, row by row as its sums come in.
@@ -319,7 +329,7 @@ pub(super) const AHEAD: usize = 128;
 /// # Safety
 /// There must be a vector's worth of values.
 #[inline(always)]
-unsafe fn load<T: Scalar, S: Simd>(from: *const T) -> T::Vector<S> {
+pub(super) unsafe fn load<T: Scalar, S: Simd>(from: *const T) -> T::Vector<S> {
     // SAFETY: as above; vectors are plain values.
     unsafe { from.cast::<T::Vector<S>>().read_unaligned() }
 }
@@ -327,7 +337,7 @@ unsafe fn load<T: Scalar, S: Simd>(from: *const T) -> T::Vector<S> {
 /// # Safety
 /// There must be room for a vector.
 #[inline(always)]
-unsafe fn store<T: Scalar, S: Simd>(to: *mut T, values: T::Vector<S>) {
+pub(super) unsafe fn store<T: Scalar, S: Simd>(to: *mut T, values: T::Vector<S>) {
     // SAFETY: as above.
     unsafe { to.cast::<T::Vector<S>>().write_unaligned(values) };
 }

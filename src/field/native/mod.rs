@@ -8,6 +8,7 @@ mod aligned;
 mod gather;
 mod gradient;
 mod kernel;
+mod krylov;
 mod lanes;
 mod recurrence;
 mod rowwise;
@@ -70,6 +71,8 @@ pub struct Native<T: Scalar> {
     /// One sum per chunk of rows, so that passes allocate nothing.
     sums: RefCell<Vec<f64>>,
     totals: Vec<Totals>,
+    sums_of_chunks: Vec<f64>,
+    ahead: krylov::Ahead,
 }
 
 /// `[owned + halo, s]` values, row-major.
@@ -112,6 +115,7 @@ impl<T: Scalar> Native<T> {
             )));
         }
         let exchange = HaloExchange::new(world.clone(), part.halo.clone())?;
+        let csr = Csr::new(&part);
         Ok(Native {
             log_degree: part.degree.iter().map(|d| d.ln()).collect(),
             inverse_degree: part.degree.iter().map(|d| 1.0 / d).collect(),
@@ -119,8 +123,10 @@ impl<T: Scalar> Native<T> {
             send: Vec::new(),
             sums: RefCell::new(vec![0.0; part.owned.div_ceil(CHUNK)]),
             totals: vec![Totals::default(); part.owned.div_ceil(CHUNK)],
+            sums_of_chunks: Vec::new(),
+            ahead: krylov::Ahead::new(&csr, part.interior),
             world,
-            csr: Csr::new(&part),
+            csr,
             exchange,
             part,
         })
@@ -288,10 +294,14 @@ impl<T: Scalar> Engine for Native<T> {
         profile::stop(Phase::Vector, timer, self.bytes(x.columns, 2), 0);
     }
 
-    fn moments(&self, w: &Vec<T>, x: &Block<T>, y: &Block<T>, sums: &mut [f64]) {
-        let timer = profile::start();
-        recurrence::moments(w, self.owned(x), self.owned(y), x.columns, sums);
-        profile::stop(Phase::Vector, timer, self.bytes(x.columns, 2), 0);
+    fn krylov(
+        &mut self,
+        turn: Option<[&[f64]; 3]>,
+        x: &mut Block<T>,
+        z: &mut Block<T>,
+        sums: &mut [f64],
+    ) {
+        self.krylov_step(turn, x, z, sums);
     }
 
     fn combine(

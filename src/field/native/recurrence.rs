@@ -1,85 +1,9 @@
-//! The two passes of a Krylov recurrence besides the product: weighted moments, and a combination
-//! of three blocks. Columns are worked on in tiles of fixed width, so that sums and factors stay in
+//! Combinations of three blocks. Columns are worked on in tiles of fixed width, so that factors stay in
 //! registers.
 
 use super::{CHUNK, Scalar, inline};
 use pulp::{Arch, Simd, WithSimd};
 use rayon::prelude::*;
-
-/// `Σ w x²`, then `Σ w x y`, of every column. Chunks of rows are added in order.
-pub(super) fn moments<T: Scalar>(w: &[T], x: &[T], y: &[T], columns: usize, sums: &mut [f64]) {
-    assert_eq!(sums.len(), 2 * columns, "two sums per column");
-    assert_eq!(x.len(), y.len(), "blocks of one width");
-    let size = CHUNK * columns;
-    let chunk = |w: &[T], x: &[T], y: &[T], sums: &mut [f64]| {
-        Arch::new().dispatch(Moments { w, x, y, columns, sums });
-    };
-    sums.fill(0.0);
-    let w = &w[..x.len() / columns];
-    if inline(w.len()) {
-        let chunks = w.chunks(CHUNK).zip(x.chunks(size).zip(y.chunks(size)));
-        chunks.for_each(|(w, (x, y))| chunk(w, x, y, sums));
-        return;
-    }
-    let chunks = w.par_chunks(CHUNK).zip(x.par_chunks(size).zip(y.par_chunks(size)));
-    let partial: Vec<Vec<f64>> = chunks
-        .map(|(w, (x, y))| {
-            let mut sums = vec![0.0; 2 * columns];
-            chunk(w, x, y, &mut sums);
-            sums
-        })
-        .collect();
-    for partial in partial {
-        sums.iter_mut().zip(partial).for_each(|(sum, part)| *sum += part);
-    }
-}
-
-struct Moments<'a, T> {
-    w: &'a [T],
-    x: &'a [T],
-    y: &'a [T],
-    columns: usize,
-    sums: &'a mut [f64],
-}
-
-impl<T: Scalar> WithSimd for Moments<'_, T> {
-    type Output = ();
-
-    #[inline(always)]
-    fn with_simd<V: Simd>(mut self, _: V) {
-        let mut first = 0;
-        while first < self.columns {
-            first += match self.columns - first {
-                8.. => self.tile::<8>(first),
-                4.. => self.tile::<4>(first),
-                2.. => self.tile::<2>(first),
-                _ => self.tile::<1>(first),
-            };
-        }
-    }
-}
-
-impl<T: Scalar> Moments<'_, T> {
-    /// Adds the sums of columns `first..first + W`.
-    #[inline(always)]
-    fn tile<const W: usize>(&mut self, first: usize) -> usize {
-        let (mut squares, mut products) = ([0.0; W], [0.0; W]);
-        let rows = self.x.chunks_exact(self.columns).zip(self.y.chunks_exact(self.columns));
-        for (w, (x, y)) in self.w.iter().zip(rows) {
-            let (x, y) = (&x[first..first + W], &y[first..first + W]);
-            for c in 0..W {
-                let weighted = w.to_f64() * x[c].to_f64();
-                squares[c] += weighted * x[c].to_f64();
-                products[c] += weighted * y[c].to_f64();
-            }
-        }
-        for c in 0..W {
-            self.sums[first + c] += squares[c];
-            self.sums[self.columns + first + c] += products[c];
-        }
-        W
-    }
-}
 
 /// `z = a x + b y + c z` with factors `[a, b, c]` per column.
 pub(super) fn combine<T: Scalar>(factors: [&[f64]; 3], x: &[T], y: &[T], z: &mut [T]) {

@@ -55,7 +55,7 @@ impl<T: Scalar> Native<T> {
     }
 }
 
-fn pack<T: Scalar>(values: &[T], columns: usize, rows: &[u32], send: &mut Vec<T>) {
+pub(super) fn pack<T: Scalar>(values: &[T], columns: usize, rows: &[u32], send: &mut Vec<T>) {
     send.clear();
     for &row in rows {
         send.extend_from_slice(&values[row as usize * columns..][..columns]);
