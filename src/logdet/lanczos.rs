@@ -18,6 +18,7 @@
 use super::Tridiagonal;
 use super::moments;
 use super::probes::{self, Probes};
+use super::rules::gauss_rules;
 use crate::field::Engine;
 use crate::progress::Progress;
 
@@ -47,7 +48,7 @@ impl Default for Options {
 }
 
 /// Products of probes with the matrix, entry by entry, for every edge that a walk may cross: walks then
-/// take about half as long as the probes at most (an edge costs as much as ten products).
+/// take about half as long as the probes at most (an edge costs as much as eight products).
 const PER_WALK: f64 = 16.0;
 
 /// Steps of walks for every entry of the matrix that are taken however few the probes: four hops on
@@ -98,8 +99,8 @@ pub fn estimate<E: Engine>(
             room = Some(block);
             let taken = columns.min(wanted - done);
             done += taken;
-            for probe in tridiagonal.into_iter().take(taken) {
-                for (value, share) in probe.gauss_rule() {
+            for rule in gauss_rules(&tridiagonal[..taken]) {
+                for (value, share) in rule {
                     lambda.push(value.clamp(-1.0, 1.0));
                     of_probe.push(share * nodes as f64);
                 }
@@ -109,9 +110,12 @@ pub fn estimate<E: Engine>(
             }
         }
         let rule = Quadrature::new(steps, lambda, of_probe, moments);
+        if options.tolerance.is_infinite() || done >= options.most_probes {
+            return rule;
+        }
         let stderr = rule.stderrs(RHO).into_iter().fold(0.0, f64::max);
         let excess = stderr / (nodes as f64 * options.tolerance);
-        if options.tolerance.is_infinite() || excess <= 1.0 || done >= options.most_probes {
+        if excess <= 1.0 {
             return rule;
         }
         // The error falls with the root of the number of probes.

@@ -25,6 +25,7 @@ pub mod lanczos;
 mod moments;
 pub mod power_series;
 mod probes;
+mod rules;
 mod table;
 mod tridiagonal;
 mod walks;

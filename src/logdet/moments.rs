@@ -10,7 +10,7 @@ use crate::partition::{Part, Vicinity};
 use rayon::prelude::*;
 
 /// Nodes that tell how much work a hop is.
-const SAMPLE: usize = 512;
+const SAMPLE: usize = 128;
 /// How far the work of a hop may be overestimated from those before, before anything is counted:
 /// growth slows down from hop to hop.
 const SLACK: f64 = 4.0;

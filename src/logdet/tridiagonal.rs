@@ -18,7 +18,7 @@ pub(crate) struct Tridiagonal {
 }
 
 /// Sweeps for one eigenvalue before it is taken as it is. Two are usual.
-const SWEEPS: usize = 100;
+pub(super) const SWEEPS: usize = 100;
 
 impl Tridiagonal {
     /// Eigenvalues, ascending.
@@ -109,6 +109,7 @@ impl Rotate for Vec<f64> {
 
 #[cfg(test)]
 mod tests {
+    use super::super::rules::gauss_rules;
     use super::*;
     use crate::random::{Purpose, Stream};
 
@@ -137,6 +138,16 @@ mod tests {
             };
             let (a, b) = (moment(&rule), moment(&expected));
             assert!((a - b).abs() < 1e-12, "moment {power}: {a} {b}");
+        }
+        // In lanes, beside smaller ones and one that ends at once.
+        let smaller = |rows: usize| Tridiagonal {
+            diagonal: t.diagonal[..rows].to_vec(),
+            off_diagonal: t.off_diagonal[..rows.saturating_sub(1)].to_vec(),
+        };
+        let sizes = [rule.len(), 1, rule.len() / 2, 0, rule.len(), rule.len() - rule.len() / 3];
+        let together: Vec<_> = sizes.iter().cycle().take(11).map(|&rows| smaller(rows)).collect();
+        for (rule, alone) in gauss_rules(&together).into_iter().zip(together) {
+            assert!(rule == alone.gauss_rule(), "the same in lanes");
         }
         let alone = t.clone().eigenvalues();
         assert!(alone.iter().zip(&rule).all(|(a, b)| a == &b.0), "the same without a rule");

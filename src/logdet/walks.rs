@@ -10,7 +10,7 @@ use crate::partition::Vicinity;
 use pulp::{Arch, Simd, WithSimd};
 
 /// Nodes that start together.
-pub(super) const LANES: usize = 16;
+pub(super) const LANES: usize = 8;
 
 /// One number of each walk, in one cache line.
 #[derive(Clone, Copy)]
