@@ -154,7 +154,7 @@ fn advance<E: Engine>(
         engine.world().sum(&mut sums);
         for (p, made) in made.iter_mut().enumerate() {
             let [xx, xz, zz] = [0, 1, 2].map(|which| sums[which * columns + p]);
-            if made.diagonal.len() < k || a[p] == 0.0 && k > 0 {
+            if k > 0 && a[p] == 0.0 {
                 continue; // it has ended
             }
             let (norm, alpha) = (xx.sqrt(), xz / xx);

@@ -14,7 +14,7 @@ const SAMPLE: usize = 128;
 /// How far the work of a hop may be overestimated from those before, before anything is counted:
 /// growth slows down from hop to hop.
 const SLACK: f64 = 4.0;
-/// Groups of them that one thread takes at a time.
+/// Groups of nodes that one thread takes at a time.
 const TASK: usize = 64;
 
 /// `tr Ãᵏ` for `k = 0..=2h` with `1 <= h <= hops`: as many hops as cross no more than `budget`
