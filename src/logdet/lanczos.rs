@@ -48,12 +48,12 @@ impl Default for Options {
 }
 
 /// Products of probes with the matrix, entry by entry, for every edge that a walk may cross: walks then
-/// take about half as long as the probes at most (an edge costs as much as eight products).
-const PER_WALK: f64 = 16.0;
+/// take about a tenth of the time of the probes at most (an edge costs as much as five products).
+const PER_WALK: f64 = 50.0;
 
-/// Steps of walks for every entry of the matrix that are taken however few the probes: four hops on
+/// Steps of walks for every entry of the matrix that are taken however few the probes: three hops on
 /// a mesh.
-const LEAST_WALKS: f64 = 100.0;
+const LEAST_WALKS: f64 = 40.0;
 
 /// Where the adaptive rule measures the error: it is largest at the ends.
 const RHO: [f64; 2] = [-0.99, 0.99];
@@ -80,9 +80,9 @@ pub fn estimate<E: Engine>(
 ) -> Quadrature {
     let nodes = engine.part().nodes;
     let steps = options.steps.min(nodes);
-    // Where a tolerance asks for more probes there will usually be more.
+    // Where a tolerance may ask for more probes, walks that go further save many of them.
     let planned = match options.tolerance.is_finite() {
-        true => options.probes.max(options.most_probes / 4),
+        true => options.probes.max(options.most_probes),
         false => options.probes,
     };
     let budget = ((planned * steps) as f64 / PER_WALK).max(LEAST_WALKS);
@@ -92,22 +92,25 @@ pub fn estimate<E: Engine>(
     let (mut lambda, mut of_probe) = (Vec::new(), Vec::new());
     let (mut done, mut wanted) = (0, options.probes);
     loop {
+        let mut matrices = Vec::with_capacity(wanted - done);
         while done < wanted {
             let columns = probes::width(wanted - done);
             let block = graph.start(engine, options.seed, done, columns, room);
-            let (block, tridiagonal) = advance(engine, block, steps, progress);
+            let (block, mut tridiagonal) = advance(engine, block, steps, progress);
             room = Some(block);
-            let taken = columns.min(wanted - done);
-            done += taken;
-            for rule in gauss_rules(&tridiagonal[..taken]) {
-                for (value, share) in rule {
-                    lambda.push(value.clamp(-1.0, 1.0));
-                    of_probe.push(share * nodes as f64);
-                }
-                // Probes that ended early: nodes without weight.
-                lambda.resize(lambda.len().next_multiple_of(steps), 0.0);
-                of_probe.resize(lambda.len(), 0.0);
+            tridiagonal.truncate(wanted - done);
+            done += tridiagonal.len();
+            matrices.extend(tridiagonal);
+        }
+
+        for rule in gauss_rules(&matrices) {
+            for (value, share) in rule {
+                lambda.push(value.clamp(-1.0, 1.0));
+                of_probe.push(share * nodes as f64);
             }
+            // Probes that ended early: nodes without weight.
+            lambda.resize(lambda.len().next_multiple_of(steps), 0.0);
+            of_probe.resize(lambda.len(), 0.0);
         }
         let rule = Quadrature::new(steps, lambda, of_probe, moments);
         if options.tolerance.is_infinite() || done >= options.most_probes {
@@ -223,8 +226,16 @@ impl Quadrature {
     /// `Σ ω a b` under the mean rule of the probes, over `N`: the inner product of functions on the
     /// spectrum.
     fn inner(&self, a: &[f64], b: &[f64]) -> f64 {
-        let terms = a.iter().zip(b).zip(&self.of_probe);
-        terms.map(|((a, b), w)| a * b * w).sum::<f64>() / (self.moments[0] * self.probes() as f64)
+        // Eight sums: additions to a single one wait for each other.
+        let [(a, rest_a), (b, rest_b), (w, rest_w)] =
+            [a, b, &self.of_probe].map(|values| values.as_chunks::<8>());
+        let mut sums = [0.0; 8];
+        for ((a, b), w) in a.iter().zip(b).zip(w) {
+            (0..8).for_each(|k| sums[k] += a[k] * b[k] * w[k]);
+        }
+        let rest = rest_a.iter().zip(rest_b).zip(rest_w);
+        let total = sums.iter().sum::<f64>() + rest.map(|((a, b), w)| a * b * w).sum::<f64>();
+        total / (self.moments[0] * self.probes() as f64)
     }
 
     /// Orthonormal polynomials under the mean rule, up to the degree of the exact moments; fewer if

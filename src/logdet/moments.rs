@@ -1,12 +1,11 @@
 //! Exact traces of low powers of `Ã`, by walking from every node a few hops.
 //!
-//! With `v_h = Ãʰ e_i`, a vector that reaches no further than `h` hops, `(Ã^(a+b))_ii = v_a·v_b`:
-//! `h` products with sparse vectors give the traces up to `tr Ã^2h`. On meshes that is cheap for
+//! `h` hops from every node give the traces up to `tr Ã^2h` ([`Walks`]). On meshes that is cheap for
 //! several hops; on graphs with hubs the second hop may reach everything, so the work decides.
 
-use super::walks::{LANES, Walks};
+use super::walks::{Groups, Walks};
 use crate::comm::World;
-use crate::partition::{Part, Vicinity};
+use crate::partition::{Lists, Part, Vicinity};
 use rayon::prelude::*;
 
 /// Nodes that tell how much work a hop is.
@@ -18,28 +17,26 @@ const SLACK: f64 = 4.0;
 const TASK: usize = 64;
 
 /// `tr Ãᵏ` for `k = 0..=2h` with `1 <= h <= hops`: as many hops as cross no more than `budget`
-/// edges for every entry of the matrix, each walk counted by itself. To be called by all ranks.
+/// edges for every entry of the matrix, each walk counted by itself and through the whole graph. To be called by
+/// all ranks.
 pub(super) fn traces(world: &World, part: &Part, hops: usize, budget: f64) -> Vec<f64> {
-    let mut vicinity = Vicinity::collect(world, part, 0, 0);
     let (mut hop, mut spent, mut before) = (1, 1.0, 1.0);
     // Hops of growing depth from a few nodes, the same ones on any number of ranks.
     let stride = part.nodes.div_ceil(SAMPLE) as u32;
-    let mut entries = [part.entries() as f64];
-    world.sum(&mut entries);
-    let per_entry = f64::from(stride) / entries[0];
-    let degrees = (0..part.owned).map(|i| vicinity.neighbours(i).count() as f64);
-    let mut second = [degrees.map(|d| d * d).sum::<f64>()];
-    world.sum(&mut second);
-    let mut expected = second[0] / entries[0];
+    let squares = part.indptr.windows(2).map(|w| ((w[1] - w[0]) as f64).powi(2));
+    let mut sums = [part.entries() as f64, squares.sum()];
+    world.sum(&mut sums);
+    let [entries, second] = sums;
+    let (per_entry, mut expected) = (f64::from(stride) / entries, second / entries);
+    let mut vicinity = Vicinity::collect(world, part, 0, 0);
     while hop < hops && spent + expected / SLACK <= budget {
         if world.size() > 1 {
             vicinity = Vicinity::collect(world, part, hop, 0);
         }
-        let mut walks = Walks::new(&vicinity);
+        let mut ball = Ball::new(&vicinity);
         let starts =
             (0..part.owned as u32).filter(|&i| part.ids[i as usize].is_multiple_of(stride));
-        let mut sums = vec![0.0; 2 * hop + 3];
-        let mut work = [starts.map(|i| walks.walk(&[i], &mut sums) as f64).sum::<f64>()];
+        let mut work = [starts.map(|i| ball.edges(i, hop) as f64).sum::<f64>()];
         world.sum(&mut work);
         let found = work[0] * per_entry;
         if spent + found > budget {
@@ -50,21 +47,39 @@ pub(super) fn traces(world: &World, part: &Part, hops: usize, budget: f64) -> Ve
         expected = found * found / before;
         before = found;
     }
-    sums(world, part.nodes, &vicinity, hop)
+    let mut traces = match hop {
+        1 => vec![0.0, 0.0, sum_of_squares(part)],
+        _ => sums_of_walks(&vicinity, hop),
+    };
+    world.sum(&mut traces);
+    traces[0] = part.nodes as f64;
+    traces[1] = 0.0; // no node is its own neighbour
+    traces
 }
 
-/// The traces themselves: walks of `hops` hops from every owned row.
-fn sums(world: &World, nodes: usize, vicinity: &Vicinity, hops: usize) -> Vec<f64> {
-    let groups = groups(vicinity);
-    let tasks: Vec<Vec<f64>> = groups
+/// The share of the owned rows in `tr Ã²`: the squares of their entries.
+fn sum_of_squares(part: &Part) -> f64 {
+    let root: Vec<f64> = part.degree.iter().map(|d| 1.0 / d.sqrt()).collect();
+    let row = |i: usize| {
+        let entries = part.indptr[i] as usize..part.indptr[i + 1] as usize;
+        let weight = |e: usize| part.weights.as_ref().map_or(1.0, |weights| weights[e]);
+        let entry = |e: usize| weight(e) * root[i] * root[part.indices[e] as usize];
+        entries.map(|e| entry(e).powi(2)).sum::<f64>()
+    };
+    (0..part.owned).map(row).sum()
+}
+
+/// Walks of `hops` hops from every owned row.
+fn sums_of_walks(vicinity: &Vicinity, hops: usize) -> Vec<f64> {
+    let groups = Groups::new(vicinity);
+    let all: Vec<usize> = (0..groups.count()).collect();
+    let tasks: Vec<Vec<f64>> = all
         .par_chunks(TASK)
         .map_init(
-            || Walks::new(vicinity),
-            |walks, groups| {
+            || Walks::new(vicinity, &groups, hops),
+            |walks, task| {
                 let mut sums = vec![0.0; 2 * hops + 1];
-                for group in groups {
-                    walks.walk(group.rows(), &mut sums);
-                }
+                task.iter().for_each(|&group| walks.walk(group, &mut sums));
                 sums
             },
         )
@@ -73,49 +88,43 @@ fn sums(world: &World, nodes: usize, vicinity: &Vicinity, hops: usize) -> Vec<f6
     for sums in tasks {
         traces.iter_mut().zip(sums).for_each(|(trace, sum)| *trace += sum);
     }
-    world.sum(&mut traces);
-    traces[0] = nodes as f64;
-    traces[1] = 0.0; // no node is its own neighbour
     traces
 }
 
-/// Rows that start together.
-#[derive(Clone, Copy, Default)]
-struct Group {
-    rows: [u32; LANES],
-    count: usize,
+/// What lies within some hops of a row.
+struct Ball<'a> {
+    graph: Lists<'a>,
+    rows: Vec<u32>,
+    inside: Vec<bool>,
 }
 
-impl Group {
-    fn rows(&self) -> &[u32] {
-        &self.rows[..self.count]
+impl<'a> Ball<'a> {
+    fn new(vicinity: &'a Vicinity) -> Self {
+        let inside = vec![false; vicinity.ids.len()];
+        Ball { graph: vicinity.lists(), rows: Vec::new(), inside }
     }
 
-    /// Takes a row that nobody has taken, while there is room.
-    fn take(&mut self, row: usize, taken: &mut [bool]) {
-        if self.count < LANES && row < taken.len() && !std::mem::replace(&mut taken[row], true) {
-            self.rows[self.count] = row as u32;
-            self.count += 1;
+    /// Edges of the rows within `radius` hops, which must be complete.
+    fn edges(&mut self, center: u32, radius: usize) -> usize {
+        let Ball { graph, rows, inside } = self;
+        rows.clear();
+        rows.push(center);
+        inside[center as usize] = true;
+        let (mut edges, mut shell) = (0, 0..1);
+        for distance in 0..=radius {
+            for at in shell.clone() {
+                let (neighbours, _) = graph.row(rows[at] as usize);
+                edges += neighbours.len();
+                if distance < radius {
+                    let new = neighbours
+                        .iter()
+                        .filter(|&&k| !std::mem::replace(&mut inside[k as usize], true));
+                    rows.extend(new);
+                }
+            }
+            shell = shell.end..rows.len();
         }
+        rows.iter().for_each(|&i| inside[i as usize] = false);
+        edges
     }
-}
-
-/// All owned rows, neighbours together.
-fn groups(vicinity: &Vicinity) -> Vec<Group> {
-    let mut taken = vec![false; vicinity.owned];
-    let mut groups = Vec::with_capacity(vicinity.owned / LANES + 1);
-    for i in 0..vicinity.owned {
-        let mut group = Group::default();
-        group.take(i, &mut taken);
-        let mut next = 0;
-        while next < group.count && group.count < LANES {
-            let (neighbours, _) = vicinity.row(group.rows[next] as usize);
-            neighbours.iter().for_each(|&k| group.take(k as usize, &mut taken));
-            next += 1;
-        }
-        if group.count > 0 {
-            groups.push(group);
-        }
-    }
-    groups
 }

@@ -7,37 +7,41 @@
 use super::tridiagonal::{SWEEPS, Tridiagonal};
 use pulp::{Arch, Simd, WithSimd};
 
-/// Matrices that are worked on together.
-const LANES: usize = 8;
-
-type Lanes = [f64; LANES];
-
 /// Nodes, ascending, and weights of every matrix.
 pub(super) fn gauss_rules(matrices: &[Tridiagonal]) -> Vec<Vec<(f64, f64)>> {
-    matrices.chunks(LANES).flat_map(|some| Arch::new().dispatch(Together::new(some))).collect()
+    let together = |some: &[Tridiagonal]| match some.len() {
+        ..=8 => Arch::new().dispatch(Together::<8>::new(some)),
+        9..=16 => Arch::new().dispatch(Together::<16>::new(some)),
+        _ => Arch::new().dispatch(Together::<MOST>::new(some)),
+    };
+    matrices.chunks(MOST).flat_map(together).collect()
 }
 
+/// Matrices that are worked on together: several vectors of them, since the rotations of one vector wait for each
+/// other, too.
+const MOST: usize = 32;
+
 /// Matrices of a group by rows, each filled up with zeros to the size of the largest.
-struct Together {
+struct Together<const LANES: usize> {
     size: Vec<usize>,
-    d: Vec<Lanes>,
-    e: Vec<Lanes>,
+    d: Vec<[f64; LANES]>,
+    e: Vec<[f64; LANES]>,
     /// The first row of the eigenvectors.
-    first: Vec<Lanes>,
+    first: Vec<[f64; LANES]>,
 }
 
 /// What a rotation leaves to the next one.
-struct Bulge {
-    g: Lanes,
-    s: Lanes,
-    c: Lanes,
-    p: Lanes,
+struct Bulge<const LANES: usize> {
+    g: [f64; LANES],
+    s: [f64; LANES],
+    c: [f64; LANES],
+    p: [f64; LANES],
     /// The rows `l..m` of the block, for comparisons with rows; none where there is nothing to do.
-    l: Lanes,
-    m: Lanes,
+    l: [f64; LANES],
+    m: [f64; LANES],
 }
 
-impl Together {
+impl<const LANES: usize> Together<LANES> {
     fn new(matrices: &[Tridiagonal]) -> Self {
         let size: Vec<usize> = matrices.iter().map(|t| t.diagonal.len()).collect();
         let most = size.iter().copied().max().unwrap_or(0);
@@ -60,7 +64,7 @@ impl Together {
 
     /// One rotation in every matrix whose block holds rows `i` and `i + 1`.
     #[inline(always)]
-    fn rotate(&mut self, i: usize, bulge: &mut Bulge) {
+    fn rotate(&mut self, i: usize, bulge: &mut Bulge<LANES>) {
         let at = i as f64;
         let Bulge { g, s, c, p, l, m } = bulge;
         let (d0, mut d1, e0, mut e1) = (self.d[i], self.d[i + 1], self.e[i], self.e[i + 1]);
@@ -98,7 +102,7 @@ impl Together {
     }
 }
 
-impl WithSimd for Together {
+impl<const LANES: usize> WithSimd for Together<LANES> {
     type Output = Vec<Vec<(f64, f64)>>;
 
     #[inline(always)]

@@ -146,7 +146,7 @@ impl Part {
             neighbours.push(Neighbour { rank: rank as usize, send: rows.to_vec(), receive });
         }
         let weights = match group.link_exists("weights") {
-            true => Some(storage::read_array(&group, "weights", path)?),
+            true => Some(storage::read_array(&group, "weights", path)?.into()),
             false => None,
         };
         let part = Part {
@@ -159,8 +159,8 @@ impl Part {
             ids: storage::read_array(&group, "ids", path)?,
             degree: storage::read_array(&group, "degree", path)?,
             neighbour_count: storage::read_array(&group, "neighbour_count", path)?,
-            indptr: storage::read_array(&group, "indptr", path)?,
-            indices: storage::read_array(&group, "indices", path)?,
+            indptr: storage::read_array(&group, "indptr", path)?.into(),
+            indices: storage::read_array(&group, "indices", path)?.into(),
             weights,
             halo: Rc::new(HaloPlan { neighbours }),
             order: order.ok_or_else(damaged)?,

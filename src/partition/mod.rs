@@ -12,7 +12,7 @@ mod vicinity;
 
 pub use file::{Loaded, default_path, load_or_make, write};
 pub use metis::{Balance, Options, divide};
-pub use vicinity::Vicinity;
+pub use vicinity::{Lists, Vicinity};
 
 use crate::comm::halo::{HaloPlan, Neighbour};
 use crate::error::{Error, Result};
@@ -20,6 +20,7 @@ use crate::graph::Graph;
 use rayon::prelude::*;
 use std::ops::Range;
 use std::rc::Rc;
+use std::sync::Arc;
 
 /// What one rank holds: its rows of the graph and the plan of its halo.
 ///
@@ -47,12 +48,12 @@ pub struct Part {
     pub degree: Vec<f64>,
     /// Number of neighbours in the whole graph of every local row, halo included.
     pub neighbour_count: Vec<u32>,
-    /// Row pointers of the owned rows.
-    pub indptr: Vec<u64>,
+    /// Row pointers of the owned rows. (Shared, as the next two: a [`Vicinity`] has no copy of its own.)
+    pub indptr: Arc<Vec<u64>>,
     /// Local column of every entry.
-    pub indices: Vec<u32>,
+    pub indices: Arc<Vec<u32>>,
     /// Weight of every entry, if the graph has weights.
-    pub weights: Option<Vec<f64>>,
+    pub weights: Option<Arc<Vec<f64>>>,
     /// Who sends which rows to whom.
     pub halo: Rc<HaloPlan>,
     /// How the rows are ordered.
@@ -101,7 +102,7 @@ impl Part {
             && self.ids.iter().all(|&id| (id as usize) < self.nodes)
             && self.degree.iter().all(|d| d.is_finite() && *d > 0.0)
             && self.weights.as_ref().is_none_or(|w| w.len() == self.indices.len())
-            && self.weights.iter().flatten().all(|w| w.is_finite() && *w > 0.0)
+            && self.weights.iter().all(|weights| weights.iter().all(|w| w.is_finite() && *w > 0.0))
             && self.halo.received_rows() == self.halo_rows()
             && self.halo.neighbours.first().is_none_or(|n| n.receive.start == 0)
             && self.halo.neighbours.iter().all(|n| {
@@ -273,9 +274,9 @@ impl<'g> Partition<'g> {
             ids,
             degree,
             neighbour_count,
-            indptr,
-            indices,
-            weights,
+            indptr: indptr.into(),
+            indices: indices.into(),
+            weights: weights.map(Arc::new),
             halo: Rc::new(HaloPlan { neighbours }),
             order: self.order,
         }

@@ -7,6 +7,7 @@
 use super::Part;
 use crate::comm::World;
 use std::collections::HashMap;
+use std::sync::Arc;
 
 /// Owned rows, then rings 1, 2, ... of other ranks' nodes, nearest first.
 pub struct Vicinity {
@@ -21,13 +22,94 @@ pub struct Vicinity {
     pub ids: Vec<u32>,
     /// Weighted degrees of all rows.
     pub degree: Vec<f64>,
-    indptr: Vec<usize>,
-    indices: Vec<u32>,
-    weights: Vec<f64>,
+    own: Entries,
+    beyond: Entries,
+    /// This rank, and the ranks of the rows after the owned ones.
+    rank: u32,
+    owners: Vec<u32>,
     /// For each rank: its owned rows that this rank asks for, as rows here, and the rows here that
     /// the other asks for.
     asked: Vec<Vec<u32>>,
     serves: Vec<Vec<u32>>,
+}
+
+/// Edges of some rows.
+#[derive(Default)]
+struct Entries {
+    indptr: Arc<Vec<u64>>,
+    indices: Arc<Vec<u32>>,
+    /// None where all weights are one.
+    weights: Option<Arc<Vec<f64>>>,
+}
+
+/// Edges of all complete rows, near at hand: for loops that ask for many rows.
+#[derive(Clone, Copy)]
+pub struct Lists<'a> {
+    owned: usize,
+    own: List<'a>,
+    beyond: List<'a>,
+}
+
+#[derive(Clone, Copy)]
+struct List<'a> {
+    indptr: &'a [u64],
+    indices: &'a [u32],
+    weights: &'a [f64],
+}
+
+impl Entries {
+    fn list(&self) -> List<'_> {
+        let weights = self.weights.as_ref().map_or(&[][..], |weights| weights);
+        List { indptr: &self.indptr, indices: &self.indices, weights }
+    }
+}
+
+impl<'a> List<'a> {
+    #[inline(always)]
+    fn row(&self, row: usize) -> (&'a [u32], &'a [f64]) {
+        let range = self.indptr[row] as usize..self.indptr[row + 1] as usize;
+        let weights =
+            if self.weights.is_empty() { self.weights } else { &self.weights[range.clone()] };
+        (&self.indices[range], weights)
+    }
+}
+
+impl<'a> Lists<'a> {
+    /// Neighbours of a complete row and the weights of the edges; no weights where all are one.
+    #[inline(always)]
+    pub fn row(&self, row: usize) -> (&'a [u32], &'a [f64]) {
+        match row.checked_sub(self.owned) {
+            None => self.own.row(row),
+            Some(row) => self.beyond.row(row),
+        }
+    }
+}
+
+/// Edges that are still being collected.
+struct Rows {
+    indptr: Vec<u64>,
+    indices: Vec<u32>,
+    weights: Vec<f64>,
+}
+
+impl Default for Rows {
+    fn default() -> Self {
+        Rows { indptr: vec![0], indices: Vec::new(), weights: Vec::new() }
+    }
+}
+
+impl Rows {
+    /// The row is complete.
+    fn close(&mut self) {
+        self.indptr.push(self.indices.len() as u64);
+    }
+}
+
+impl From<Rows> for Entries {
+    fn from(rows: Rows) -> Self {
+        let Rows { indptr, indices, weights } = rows;
+        Entries { indptr: indptr.into(), indices: indices.into(), weights: Some(weights.into()) }
+    }
 }
 
 /// A row of another rank: who owns it, and its number there.
@@ -39,6 +121,8 @@ struct Builder<'a> {
     /// Homes of the rows beyond the owned ones, and back.
     homes: Vec<Home>,
     rows: HashMap<Home, u32>,
+    /// Edges of the rows beyond the owned ones.
+    beyond: Rows,
     vicinity: Vicinity,
 }
 
@@ -96,7 +180,8 @@ impl Vicinity {
                 .collect(),
         );
         let mut weights = vec![Vec::new(); world.size()];
-        weights[0] = part.weights.clone().unwrap_or_else(|| vec![1.0; part.entries()]);
+        weights[0] =
+            part.weights.as_ref().map_or_else(|| vec![1.0; part.entries()], |w| w.to_vec());
         let weights = world.all_to_all(weights);
         if !world.is_root() {
             return None;
@@ -116,33 +201,46 @@ impl Vicinity {
             complete: part.nodes,
             rings: vec![part.nodes],
             ids: (0..part.nodes as u32).collect(),
+            rank: 0,
+            owners: Vec::new(),
             degree: Vec::with_capacity(part.nodes),
-            indptr: vec![0],
-            indices: Vec::new(),
-            weights: Vec::new(),
+            own: Entries::default(),
+            beyond: Entries::default(),
             asked: Vec::new(),
             serves: Vec::new(),
         };
+        let mut rows = Rows::default();
         for (rank, at, edge, count) in places {
-            whole.indices.extend_from_slice(&names[rank][at..at + count]);
+            rows.indices.extend_from_slice(&names[rank][at..at + count]);
             let weights = &weights[rank][edge..edge + count];
-            whole.weights.extend_from_slice(weights);
+            rows.weights.extend_from_slice(weights);
+            rows.close();
             whole.degree.push(weights.iter().sum());
-            whole.indptr.push(whole.indices.len());
         }
+        whole.own = rows.into();
         Some(whole)
     }
 
-    /// Neighbours of a complete row and the weights of the edges.
+    /// Neighbours of a complete row and the weights of the edges; no weights where all are one.
     pub fn row(&self, row: usize) -> (&[u32], &[f64]) {
-        let range = self.indptr[row]..self.indptr[row + 1];
-        (&self.indices[range.clone()], &self.weights[range])
+        self.lists().row(row)
+    }
+
+    /// Edges of all complete rows.
+    pub fn lists(&self) -> Lists<'_> {
+        Lists { owned: self.owned, own: self.own.list(), beyond: self.beyond.list() }
     }
 
     /// The same, one by one.
     pub fn neighbours(&self, row: usize) -> impl Iterator<Item = (usize, f64)> {
         let (neighbours, weights) = self.row(row);
-        neighbours.iter().map(|&j| j as usize).zip(weights.iter().copied())
+        let weight = |k: usize| weights.get(k).copied().unwrap_or(1.0);
+        neighbours.iter().enumerate().map(move |(k, &j)| (j as usize, weight(k)))
+    }
+
+    /// Whether a row beyond the owned ones belongs to a later rank than this one.
+    pub fn is_of_later_rank(&self, row: usize) -> bool {
+        self.owners[row - self.owned] > self.rank
     }
 
     /// Rows of the rings that values are wanted for, given the owned rows `[owned, columns]`.
@@ -189,14 +287,20 @@ impl<'a> Builder<'a> {
             complete: 0,
             rings: vec![part.owned],
             ids: part.ids[..part.owned].to_vec(),
+            rank: part.rank as u32,
+            owners: Vec::new(),
             degree: part.degree[..part.owned].to_vec(),
-            indptr: vec![0],
-            indices: Vec::with_capacity(part.entries()),
-            weights: Vec::with_capacity(part.entries()),
+            own: Entries {
+                indptr: part.indptr.clone(),
+                indices: part.indices.clone(),
+                weights: part.weights.clone(),
+            },
+            beyond: Entries::default(),
             asked: Vec::new(),
             serves: Vec::new(),
         };
-        Builder { part, homes: Vec::new(), rows: HashMap::new(), vicinity }
+        let beyond = Rows::default();
+        Builder { part, homes: Vec::new(), rows: HashMap::new(), beyond, vicinity }
     }
 
     /// Homes of the halo rows: their owners send the numbers of their rows.
@@ -219,14 +323,10 @@ impl<'a> Builder<'a> {
         *self.rows.entry(home).or_insert_with(|| {
             self.homes.push(home);
             v.ids.push(id);
+            v.owners.push(home.0);
             v.degree.push(degree);
             v.ids.len() as u32 - 1
         })
-    }
-
-    fn close_row(&mut self) {
-        self.vicinity.indptr.push(self.vicinity.indices.len());
-        self.vicinity.complete += 1;
     }
 
     fn own_edges(&mut self, world: &World) {
@@ -236,12 +336,6 @@ impl<'a> Builder<'a> {
             self.row(home, part.ids[part.owned + k], part.degree[part.owned + k]);
         }
         // The halo is the first ring, in the same order: columns keep their numbers.
-        self.vicinity.indices.extend_from_slice(&part.indices);
-        match &part.weights {
-            Some(weights) => self.vicinity.weights.extend_from_slice(weights),
-            None => self.vicinity.weights.resize(part.entries(), 1.0),
-        }
-        self.vicinity.indptr.extend(part.indptr[1..].iter().map(|&p| p as usize));
         self.vicinity.complete = part.owned;
     }
 
@@ -287,18 +381,20 @@ impl<'a> Builder<'a> {
                 let [owner, there, id] = names[rank][name..name + 3] else { unreachable!() };
                 let (degree, weight) = (numbers[rank][number], numbers[rank][number + 1]);
                 let column = self.row((owner, there), id, degree);
-                self.vicinity.indices.push(column);
-                self.vicinity.weights.push(weight);
+                self.beyond.indices.push(column);
+                self.beyond.weights.push(weight);
                 (name, number) = (name + 3, number + 2);
             }
             cursors[rank] = (name, number);
-            self.close_row();
+            self.beyond.close();
+            self.vicinity.complete += 1;
         }
     }
 
     /// Agrees with the owners who sends which rows when values are fetched.
     fn finish(self, world: &World, fetched: usize) -> Vicinity {
         let mut vicinity = self.vicinity;
+        vicinity.beyond = self.beyond.into();
         let mut wanted = vec![Vec::new(); world.size()];
         vicinity.asked = vec![Vec::new(); world.size()];
         for row in vicinity.owned..vicinity.rings[fetched] {

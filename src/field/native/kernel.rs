@@ -46,8 +46,8 @@ impl<T: Scalar> Csr<T> {
         assert!(ascending && last == part.indices.len(), "row pointers of the part");
         Csr {
             indptr: part.indptr.iter().map(|&p| p as u32).collect(),
-            indices: part.indices.clone(),
-            weights: part.weights.iter().flatten().map(|&w| T::from_f64(w)).collect(),
+            indices: part.indices.to_vec(),
+            weights: part.weights.iter().flat_map(|w| w.iter()).map(|&w| T::from_f64(w)).collect(),
             squared: Vec::new(),
             interior: part.interior,
             owned: part.owned,
