@@ -223,6 +223,68 @@ fn moments_are_exact_as_far_as_they_are_cheap() {
     exact_moments(&extreme, &solo(&extreme, &options(Method::Lanczos, 10, 1)), 12);
 }
 
+/// `tr Ãᵏ` for `k = 0..=most`, by products of dense matrices.
+fn dense_traces(graph: &Graph, most: usize) -> Vec<f64> {
+    let (n, degree) = (graph.nodes(), graph.degrees());
+    let mut matrix = faer::Mat::<f64>::zeros(n, n);
+    for i in 0..n {
+        for (j, w) in graph.weighted_neighbours(i) {
+            matrix[(i, j as usize)] = w / (degree[i] * degree[j as usize]).sqrt();
+        }
+    }
+    let mut power = faer::Mat::<f64>::identity(n, n);
+    let mut traces = vec![n as f64];
+    for _ in 0..most {
+        power = &power * &matrix;
+        traces.push((0..n).map(|i| power[(i, i)]).sum());
+    }
+    traces
+}
+
+/// Walks see later nodes only, those of later ranks included: on graphs where they soon see everything, over
+/// more edges than are kept at a time, with and without weights, one node or none after the other left.
+#[test]
+fn closed_walks_are_all_counted_on_any_number_of_ranks() {
+    let hubs = |weighted| {
+        let mut edges = match weighted {
+            true => dgmrf::graph::EdgeList::weighted(),
+            false => dgmrf::graph::EdgeList::unweighted(),
+        };
+        for i in 3..150 {
+            edges.push(i, i % 3, if weighted { 0.1 * f64::from(i) } else { 1.0 });
+            edges.push(i, (7 * i + 1) % 150, 1.0);
+        }
+        edges.into_graph(150).expect("a graph").0
+    };
+    let graphs = [
+        complete(60),
+        graphs::random(180, 2000, true, 3),
+        graphs::random(150, 200, false, 4),
+        hubs(true),
+        hubs(false),
+        graphs::from_pairs(12, (0..6).map(|i| (2 * i, 2 * i + 1))),
+    ];
+    let name = "closed_walks_are_all_counted_on_any_number_of_ranks";
+    let moments = |world: &Rc<World>, graph: &Graph| -> Vec<f64> {
+        // Enough probes for walks of six hops, and few steps, which the sums over a rule still get right.
+        let mut options = options(Method::Lanczos, 1000, 1);
+        options.lanczos.steps = 60.min(graph.nodes());
+        let spectrum = logdet::compute(&mut native(world, graph), &options).expect("a spectrum");
+        let Source::Lanczos(rule) = spectrum.source() else { panic!("Lanczos was asked for") };
+        let moment = |k| rule.nodes_and_weights().map(|(x, w)| w * x.powi(k)).sum::<f64>();
+        (0..=12).map(|k| if k <= rule.exact_moments() as i32 { moment(k) } else { 0.0 }).collect()
+    };
+    let all = |world: &Rc<World>| graphs.iter().flat_map(|g| moments(world, g)).collect();
+    let results = on_ranks(name, &[1, 2, 3, 4], all);
+    let expected: Vec<f64> = graphs.iter().flat_map(|g| dense_traces(g, 12)).collect();
+    for (result, ranks) in results.iter().zip(1..) {
+        for (k, (found, expected)) in result.iter().zip(&expected).enumerate() {
+            let error = (found - expected).abs();
+            assert!(error < 1e-10 * 180.0, "{ranks} ranks, {k}: {found} for {expected}");
+        }
+    }
+}
+
 /// What is hard on an estimator: the smallest graphs, several components, both ends of ρ.
 #[test]
 fn small_and_disconnected_graphs() {

@@ -131,7 +131,7 @@ impl<const LANES: usize> WithSimd for Together<LANES> {
                     let (d, e) = (&self.d, &self.e);
                     // Wilkinson's shift.
                     let shift = (d[l + 1][k] - d[l][k]) / (2.0 * e[l][k]);
-                    let root = shift.hypot(1.0).copysign(shift);
+                    let root = (shift * shift + 1.0).sqrt().copysign(shift);
                     bulge.g[k] = d[m][k] - d[l][k] + e[l][k] / (shift + root);
                     (bulge.l[k], bulge.m[k]) = (l as f64, m as f64);
                     (low, high) = (low.min(l), high.max(m));

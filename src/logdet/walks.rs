@@ -42,31 +42,40 @@ pub(super) struct Groups {
 
 impl Groups {
     pub fn new(vicinity: &Vicinity) -> Self {
-        let (graph, mut taken) = (vicinity.lists(), vec![false; vicinity.owned]);
-        let mut rows = Vec::with_capacity(vicinity.owned);
-        let mut starts = Vec::with_capacity(vicinity.owned / LANES + 2);
-        for i in 0..vicinity.owned {
-            if std::mem::replace(&mut taken[i], true) {
+        let (graph, owned) = (vicinity.lists(), vicinity.owned);
+        // Rows of other ranks are not to be had.
+        let mut free = vec![false; vicinity.ids.len()];
+        free[..owned].fill(true);
+        let mut rows = vec![0; owned];
+        let mut starts = Vec::with_capacity(owned / LANES + 2);
+        let mut end = 0;
+        for i in 0..owned {
+            if !std::mem::replace(&mut free[i], false) {
                 continue;
             }
-            let (start, full) = (rows.len(), rows.len() + LANES);
+            let (start, full) = (end, end + LANES);
             starts.push(start as u32);
-            rows.push(i as u32);
+            rows[end] = i as u32;
+            end += 1;
             let mut next = start;
-            while next < rows.len() && rows.len() < full {
-                for &k in graph.row(rows[next] as usize).0 {
-                    if taken.get(k as usize) == Some(&false) {
-                        taken[k as usize] = true;
-                        rows.push(k);
-                        if rows.len() == full {
-                            break;
-                        }
-                    }
+            while next < end && end < full {
+                let neighbours = graph.row(rows[next] as usize).0;
+                if rows.len() < end + neighbours.len() {
+                    rows.resize(end + neighbours.len(), 0);
+                }
+                // Without a branch on who is free, which nothing could predict; too many are given back.
+                for &k in neighbours {
+                    rows[end] = k;
+                    end += usize::from(std::mem::replace(&mut free[k as usize], false));
                 }
                 next += 1;
             }
+            let back = full.min(end)..end;
+            end = back.start;
+            rows[back].iter().for_each(|&k| free[k as usize] = true);
         }
-        starts.push(rows.len() as u32);
+        starts.push(end as u32);
+        rows.truncate(end);
         Groups { rows, starts }
     }
 
