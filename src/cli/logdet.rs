@@ -47,7 +47,8 @@ pub(super) struct Args {
     /// No more probes than asked for, whatever the standard error
     #[arg(long)]
     fixed: bool,
-    /// Exact moments of Lanczos come from walks of at most this many hops
+    /// Exact moments of Lanczos come from walks of at most this many hops, of fewer where more would take
+    /// over a tenth of the time of the probes
     #[arg(long, default_value_t = lanczos::Options::default().hops)]
     hops: usize,
     /// Seed of the probes

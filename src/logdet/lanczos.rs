@@ -35,7 +35,7 @@ pub struct Options {
     /// Never more probes than this.
     pub most_probes: usize,
     /// Exact moments come from walks of at most this many hops; of fewer, down to one, where more
-    /// would take longer than the probes.
+    /// would take over a tenth of the time of the probes.
     pub hops: usize,
     /// Seed of the probes.
     pub seed: u64,

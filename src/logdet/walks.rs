@@ -43,7 +43,7 @@ pub(super) struct Groups {
 impl Groups {
     pub fn new(vicinity: &Vicinity) -> Self {
         let (graph, owned) = (vicinity.lists(), vicinity.owned);
-        // Rows of other ranks are not to be had.
+        // Rows of other ranks walk there.
         let mut free = vec![false; vicinity.ids.len()];
         free[..owned].fill(true);
         let mut rows = vec![0; owned];
@@ -95,7 +95,7 @@ pub(super) struct Walks<'a> {
     graph: Lists<'a>,
     degree: &'a [f64],
     groups: &'a Groups,
-    /// The next group; those before it are eliminated.
+    /// The group that walks; those before it are eliminated.
     group: usize,
     /// Where each row of the vicinity stands among those that were reached.
     place: Vec<u32>,

@@ -6,13 +6,15 @@
 //! ([`Vicinity`]). One part is the same path as a thousand.
 
 mod file;
+mod lists;
 mod metis;
 pub mod order;
 mod vicinity;
 
 pub use file::{Loaded, default_path, load_or_make, write};
+pub use lists::Lists;
 pub use metis::{Balance, Options, divide};
-pub use vicinity::{Lists, Vicinity};
+pub use vicinity::Vicinity;
 
 use crate::comm::halo::{HaloPlan, Neighbour};
 use crate::error::{Error, Result};

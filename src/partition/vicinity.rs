@@ -5,9 +5,9 @@
 //! their edges.
 
 use super::Part;
+use super::lists::{Collected, Entries, Lists};
 use crate::comm::World;
 use std::collections::HashMap;
-use std::sync::Arc;
 
 /// Owned rows, then rings 1, 2, ... of other ranks' nodes, nearest first.
 pub struct Vicinity {
@@ -33,85 +33,6 @@ pub struct Vicinity {
     serves: Vec<Vec<u32>>,
 }
 
-/// Edges of some rows.
-#[derive(Default)]
-struct Entries {
-    indptr: Arc<Vec<u64>>,
-    indices: Arc<Vec<u32>>,
-    /// None where all weights are one.
-    weights: Option<Arc<Vec<f64>>>,
-}
-
-/// Edges of all complete rows, near at hand: for loops that ask for many rows.
-#[derive(Clone, Copy)]
-pub struct Lists<'a> {
-    owned: usize,
-    own: List<'a>,
-    beyond: List<'a>,
-}
-
-#[derive(Clone, Copy)]
-struct List<'a> {
-    indptr: &'a [u64],
-    indices: &'a [u32],
-    weights: &'a [f64],
-}
-
-impl Entries {
-    fn list(&self) -> List<'_> {
-        let weights = self.weights.as_ref().map_or(&[][..], |weights| weights);
-        List { indptr: &self.indptr, indices: &self.indices, weights }
-    }
-}
-
-impl<'a> List<'a> {
-    #[inline(always)]
-    fn row(&self, row: usize) -> (&'a [u32], &'a [f64]) {
-        let range = self.indptr[row] as usize..self.indptr[row + 1] as usize;
-        let weights =
-            if self.weights.is_empty() { self.weights } else { &self.weights[range.clone()] };
-        (&self.indices[range], weights)
-    }
-}
-
-impl<'a> Lists<'a> {
-    /// Neighbours of a complete row and the weights of the edges; no weights where all are one.
-    #[inline(always)]
-    pub fn row(&self, row: usize) -> (&'a [u32], &'a [f64]) {
-        match row.checked_sub(self.owned) {
-            None => self.own.row(row),
-            Some(row) => self.beyond.row(row),
-        }
-    }
-}
-
-/// Edges that are still being collected.
-struct Rows {
-    indptr: Vec<u64>,
-    indices: Vec<u32>,
-    weights: Vec<f64>,
-}
-
-impl Default for Rows {
-    fn default() -> Self {
-        Rows { indptr: vec![0], indices: Vec::new(), weights: Vec::new() }
-    }
-}
-
-impl Rows {
-    /// The row is complete.
-    fn close(&mut self) {
-        self.indptr.push(self.indices.len() as u64);
-    }
-}
-
-impl From<Rows> for Entries {
-    fn from(rows: Rows) -> Self {
-        let Rows { indptr, indices, weights } = rows;
-        Entries { indptr: indptr.into(), indices: indices.into(), weights: Some(weights.into()) }
-    }
-}
-
 /// A row of another rank: who owns it, and its number there.
 type Home = (u32, u32);
 
@@ -122,7 +43,7 @@ struct Builder<'a> {
     homes: Vec<Home>,
     rows: HashMap<Home, u32>,
     /// Edges of the rows beyond the owned ones.
-    beyond: Rows,
+    beyond: Collected,
     vicinity: Vicinity,
 }
 
@@ -209,7 +130,7 @@ impl Vicinity {
             asked: Vec::new(),
             serves: Vec::new(),
         };
-        let mut rows = Rows::default();
+        let mut rows = Collected::default();
         for (rank, at, edge, count) in places {
             rows.indices.extend_from_slice(&names[rank][at..at + count]);
             let weights = &weights[rank][edge..edge + count];
@@ -299,7 +220,7 @@ impl<'a> Builder<'a> {
             asked: Vec::new(),
             serves: Vec::new(),
         };
-        let beyond = Rows::default();
+        let beyond = Collected::default();
         Builder { part, homes: Vec::new(), rows: HashMap::new(), beyond, vicinity }
     }
 
