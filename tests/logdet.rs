@@ -285,6 +285,22 @@ fn closed_walks_are_all_counted_on_any_number_of_ranks() {
     }
 }
 
+/// Each thread walks from groups of its own, and eliminates all that come before them.
+#[test]
+fn threads_do_not_change_a_bit() {
+    let graph = graphs::random(6000, 9000, true, 9);
+    let with = |threads: usize| {
+        let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build().expect("threads");
+        pool.install(|| solo(&graph, &options(Method::Lanczos, 8, 1)))
+    };
+    let alone = with(1);
+    let Source::Lanczos(rule) = alone.source() else { panic!("Lanczos was asked for") };
+    assert!(rule.exact_moments() >= 4, "two hops at least");
+    for threads in [2, 3, 7] {
+        assert!(with(threads).source() == alone.source(), "{threads} threads");
+    }
+}
+
 /// What is hard on an estimator: the smallest graphs, several components, both ends of ρ.
 #[test]
 fn small_and_disconnected_graphs() {
