@@ -102,7 +102,6 @@ pub fn estimate<E: Engine>(
             done += tridiagonal.len();
             matrices.extend(tridiagonal);
         }
-
         for rule in gauss_rules(&matrices) {
             for (value, share) in rule {
                 lambda.push(value.clamp(-1.0, 1.0));

@@ -28,16 +28,18 @@ pub(super) fn traces(world: &World, part: &Part, hops: usize, budget: f64) -> Ve
     world.sum(&mut sums);
     let [entries, second] = sums;
     let (per_entry, mut expected) = (f64::from(stride) / entries, second / entries);
-    let mut vicinity = Vicinity::collect(world, part, 0, 0);
+    let mut surroundings = None;
     while hop < hops && spent + expected / SLACK <= budget {
-        if world.size() > 1 {
-            vicinity = Vicinity::collect(world, part, hop, 0);
-        }
+        let vicinity = match surroundings.take() {
+            Some(whole) if world.size() == 1 => whole,
+            _ => Vicinity::collect(world, part, hop, 0),
+        };
         let mut ball = Ball::new(&vicinity);
         let starts =
             (0..part.owned as u32).filter(|&i| part.ids[i as usize].is_multiple_of(stride));
         let mut work = [starts.map(|i| ball.edges(i, hop) as f64).sum::<f64>()];
         world.sum(&mut work);
+        surroundings = Some(vicinity);
         let found = work[0] * per_entry;
         if spent + found > budget {
             break;
@@ -47,9 +49,9 @@ pub(super) fn traces(world: &World, part: &Part, hops: usize, budget: f64) -> Ve
         expected = found * found / before;
         before = found;
     }
-    let mut traces = match hop {
-        1 => vec![0.0, 0.0, sum_of_squares(part)],
-        _ => sums_of_walks(&vicinity, hop),
+    let mut traces = match &surroundings {
+        Some(vicinity) if hop > 1 => sums_of_walks(vicinity, hop),
+        _ => vec![0.0, 0.0, sum_of_squares(part)],
     };
     world.sum(&mut traces);
     traces[0] = part.nodes as f64;

@@ -142,19 +142,14 @@ impl Vicinity {
         Some(whole)
     }
 
-    /// Neighbours of a complete row and the weights of the edges; no weights where all are one.
-    pub fn row(&self, row: usize) -> (&[u32], &[f64]) {
-        self.lists().row(row)
-    }
-
     /// Edges of all complete rows.
     pub fn lists(&self) -> Lists<'_> {
         Lists { owned: self.owned, own: self.own.list(), beyond: self.beyond.list() }
     }
 
-    /// The same, one by one.
+    /// Neighbours of a complete row and the weights of the edges, one by one.
     pub fn neighbours(&self, row: usize) -> impl Iterator<Item = (usize, f64)> {
-        let (neighbours, weights) = self.row(row);
+        let (neighbours, weights) = self.lists().row(row);
         let weight = |k: usize| weights.get(k).copied().unwrap_or(1.0);
         neighbours.iter().enumerate().map(move |(k, &j)| (j as usize, weight(k)))
     }
@@ -244,7 +239,6 @@ impl<'a> Builder<'a> {
         *self.rows.entry(home).or_insert_with(|| {
             self.homes.push(home);
             v.ids.push(id);
-            v.owners.push(home.0);
             v.degree.push(degree);
             v.ids.len() as u32 - 1
         })
@@ -316,6 +310,7 @@ impl<'a> Builder<'a> {
     fn finish(self, world: &World, fetched: usize) -> Vicinity {
         let mut vicinity = self.vicinity;
         vicinity.beyond = self.beyond.into();
+        vicinity.owners = self.homes.iter().map(|home| home.0).collect();
         let mut wanted = vec![Vec::new(); world.size()];
         vicinity.asked = vec![Vec::new(); world.size()];
         for row in vicinity.owned..vicinity.rings[fetched] {
