@@ -65,10 +65,9 @@ pub fn load(world: &World, path: &Path, part: &Part) -> Result<Loaded> {
         false => None,
     };
     let same = mine.as_ref().is_some_and(|contents| contents.ids == part.owned_ids());
-    let mut others = [f64::from(u8::from(!same))];
-    world.sum(&mut others);
+    let moved = world.any(!same);
     let (mut numbers, fields) = match mine {
-        Some(contents) if others[0] == 0.0 => (contents.numbers, contents.fields),
+        Some(contents) if !moved => (contents.numbers, contents.fields),
         _ => redistribute(world, path, &manifest, part)?,
     };
     numbers = broadcast(world, numbers);

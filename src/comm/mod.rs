@@ -142,6 +142,18 @@ impl World {
         self.reduce(values, SystemOperation::max());
     }
 
+    /// Replaces each value by its minimum over all ranks.
+    pub fn min(&self, values: &mut [f64]) {
+        self.reduce(values, SystemOperation::min());
+    }
+
+    /// Whether the flag is set on any rank.
+    pub fn any(&self, flag: bool) -> bool {
+        let mut flags = [f64::from(u8::from(flag))];
+        self.max(&mut flags);
+        flags[0] > 0.0
+    }
+
     /// Standard section 5.9.6. For the same ranks and counts the order of the additions is the
     /// same in every run, as the standard asks of implementations (5.9.1).
     fn reduce(&self, values: &mut [f64], operation: SystemOperation) {

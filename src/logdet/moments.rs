@@ -5,7 +5,7 @@
 
 use super::walks::{Groups, Walks};
 use crate::comm::World;
-use crate::partition::{Lists, Part, Vicinity};
+use crate::partition::{Lists, Overlap, Part};
 use rayon::prelude::*;
 
 /// Nodes that tell how much work a hop is.
@@ -30,16 +30,16 @@ pub(super) fn traces(world: &World, part: &Part, hops: usize, budget: f64) -> Ve
     let (per_entry, mut expected) = (f64::from(stride) / entries, second / entries);
     let mut surroundings = None;
     while hop < hops && spent + expected / SLACK <= budget {
-        let vicinity = match surroundings.take() {
+        let overlap = match surroundings.take() {
             Some(whole) if world.size() == 1 => whole,
-            _ => Vicinity::collect(world, part, hop, 0),
+            _ => Overlap::collect(world, part, hop, 0),
         };
-        let mut ball = Ball::new(&vicinity);
+        let mut ball = Ball::new(&overlap);
         let starts =
             (0..part.owned as u32).filter(|&i| part.ids[i as usize].is_multiple_of(stride));
         let mut work = [starts.map(|i| ball.edges(i, hop) as f64).sum::<f64>()];
         world.sum(&mut work);
-        surroundings = Some(vicinity);
+        surroundings = Some(overlap);
         let found = work[0] * per_entry;
         if spent + found > budget {
             break;
@@ -50,7 +50,7 @@ pub(super) fn traces(world: &World, part: &Part, hops: usize, budget: f64) -> Ve
         before = found;
     }
     let mut traces = match &surroundings {
-        Some(vicinity) if hop > 1 => sums_of_walks(vicinity, hop),
+        Some(overlap) if hop > 1 => sums_of_walks(overlap, hop),
         _ => vec![0.0, 0.0, sum_of_squares(part)],
     };
     world.sum(&mut traces);
@@ -72,13 +72,13 @@ fn sum_of_squares(part: &Part) -> f64 {
 }
 
 /// Walks of `hops` hops from every owned row.
-fn sums_of_walks(vicinity: &Vicinity, hops: usize) -> Vec<f64> {
-    let groups = Groups::new(vicinity);
+fn sums_of_walks(overlap: &Overlap, hops: usize) -> Vec<f64> {
+    let groups = Groups::new(overlap);
     let all: Vec<usize> = (0..groups.count()).collect();
     let tasks: Vec<Vec<f64>> = all
         .par_chunks(TASK)
         .map_init(
-            || Walks::new(vicinity, &groups, hops),
+            || Walks::new(overlap, &groups, hops),
             |walks, task| {
                 let mut sums = vec![0.0; 2 * hops + 1];
                 task.iter().for_each(|&group| walks.walk(group, &mut sums));
@@ -101,9 +101,9 @@ struct Ball<'a> {
 }
 
 impl<'a> Ball<'a> {
-    fn new(vicinity: &'a Vicinity) -> Self {
-        let inside = vec![false; vicinity.ids.len()];
-        Ball { graph: vicinity.lists(), rows: Vec::new(), inside }
+    fn new(overlap: &'a Overlap) -> Self {
+        let inside = vec![false; overlap.ids.len()];
+        Ball { graph: overlap.lists(), rows: Vec::new(), inside }
     }
 
     /// Edges of the rows within `radius` hops, which must be complete.

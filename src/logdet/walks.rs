@@ -17,7 +17,7 @@
 //! As elsewhere, `y = D^-½ v` stands for `v`: with `s_h = A y_(h−1)`, `y_h = D⁻¹ s_h`, and the dots are
 //! `v_(h−1)·v_h = y_(h−1)·s_h` and `‖v_h‖² = s_h·y_h`.
 
-use crate::partition::{Lists, Vicinity};
+use crate::partition::{Lists, Overlap};
 use pulp::{Arch, Simd, WithSimd};
 use std::ops::Range;
 
@@ -41,10 +41,10 @@ pub(super) struct Groups {
 }
 
 impl Groups {
-    pub fn new(vicinity: &Vicinity) -> Self {
-        let (graph, owned) = (vicinity.lists(), vicinity.owned);
+    pub fn new(overlap: &Overlap) -> Self {
+        let (graph, owned) = (overlap.lists(), overlap.owned);
         // Rows of other ranks walk there.
-        let mut free = vec![false; vicinity.ids.len()];
+        let mut free = vec![false; overlap.ids.len()];
         free[..owned].fill(true);
         let mut rows = vec![0; owned];
         let mut starts = Vec::with_capacity(owned / LANES + 2);
@@ -97,7 +97,7 @@ pub(super) struct Walks<'a> {
     groups: &'a Groups,
     /// The group that walks; those before it are eliminated.
     group: usize,
-    /// Where each row of the vicinity stands among those that were reached.
+    /// Where each row of the overlap stands among those that were reached.
     place: Vec<u32>,
     /// Rows that were reached, nearest first, and room for more.
     rows: Vec<u32>,
@@ -127,14 +127,14 @@ const SOME: usize = 512;
 
 impl<'a> Walks<'a> {
     /// For walks of `hops` hops.
-    pub fn new(vicinity: &'a Vicinity, groups: &'a Groups, hops: usize) -> Self {
-        let left = |row| row < vicinity.owned || vicinity.is_of_later_rank(row);
+    pub fn new(overlap: &'a Overlap, groups: &'a Groups, hops: usize) -> Self {
+        let left = |row| row < overlap.owned || overlap.is_of_later_rank(row);
         let place = |row| if left(row) { NOWHERE } else { ELIMINATED };
-        let place = (0..vicinity.ids.len()).map(place).collect();
+        let place = (0..overlap.ids.len()).map(place).collect();
         let series = vec![ZERO; 2 * hops + 1];
         Walks {
-            graph: vicinity.lists(),
-            degree: &vicinity.degree,
+            graph: overlap.lists(),
+            degree: &overlap.degree,
             groups,
             group: 0,
             place,
@@ -252,7 +252,7 @@ impl Walks<'_> {
             (self.place.as_mut_ptr(), self.rows.as_mut_ptr(), self.edges.as_mut_ptr());
         // Without branches on what nothing could predict, and without checks: here and where edges are crossed they take a
         // tenth of the time of the walks.
-        // SAFETY: a vicinity names rows of its own only, each of which has an entry in `place`; there is room for as many
+        // SAFETY: an overlap names rows of its own only, each of which has an entry in `place`; there is room for as many
         // rows and edges as this one has neighbours, and no neighbour takes more than one of either.
         let mut find = |row: u32, weight: f64| unsafe {
             let place = place.add(row as usize);

@@ -1,4 +1,4 @@
-//! Edges as lists of neighbours: those of a [`Part`](super::Part), which a [`Vicinity`](super::Vicinity) shares with it,
+//! Edges as lists of neighbours: those of a [`Part`](super::Part), which a [`Overlap`](super::Overlap) shares with it,
 //! and those it has collected from other ranks.
 
 use std::sync::Arc;

@@ -3,18 +3,18 @@
 //! Here: dividing with METIS ([`divide`]), the order of rows inside a part ([`order`]), the
 //! [`Part`] a rank works on, and the partition file of which a rank reads only its own part
 //! ([`write`], [`Part::read`], [`load_or_make`]), and the graph further around a part than its halo
-//! ([`Vicinity`]). One part is the same path as a thousand.
+//! ([`Overlap`]). One part is the same path as a thousand.
 
 mod file;
 mod lists;
 mod metis;
 pub mod order;
-mod vicinity;
+mod overlap;
 
 pub use file::{Loaded, default_path, load_or_make, write};
 pub use lists::Lists;
 pub use metis::{Balance, Options, divide};
-pub use vicinity::Vicinity;
+pub use overlap::Overlap;
 
 use crate::comm::halo::{HaloPlan, Neighbour};
 use crate::error::{Error, Result};
@@ -50,7 +50,7 @@ pub struct Part {
     pub degree: Vec<f64>,
     /// Number of neighbours in the whole graph of every local row, halo included.
     pub neighbour_count: Vec<u32>,
-    /// Row pointers of the owned rows. (Shared, as the next two: a [`Vicinity`] has no copy of its own.)
+    /// Row pointers of the owned rows. (Shared, as the next two: a [`Overlap`] has no copy of its own.)
     pub indptr: Arc<Vec<u64>>,
     /// Local column of every entry.
     pub indices: Arc<Vec<u32>>,

@@ -2,11 +2,11 @@
 
 use crate::error::{Error, Result};
 use crate::field::Coefficients;
-use crate::partition::Vicinity;
+use crate::partition::Overlap;
 use rayon::prelude::*;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
-/// Sparse columns of `G` for some rows of a [`Vicinity`].
+/// Sparse columns of `G` for some rows of a [`Overlap`].
 pub struct Columns {
     indptr: Vec<usize>,
     rows: Vec<u32>,
@@ -22,20 +22,20 @@ impl Columns {
     /// Columns of rows `0..count`. More than `limit` entries are an error: on graphs with hubs,
     /// `L` hops may be the whole graph.
     pub fn new(
-        vicinity: &Vicinity,
+        overlap: &Overlap,
         layers: &[Coefficients],
         count: usize,
         limit: usize,
     ) -> Result<Self> {
-        let layers = Layers::new(vicinity, layers);
-        let mut columns = Columns::empty(vicinity.ids.len());
+        let layers = Layers::new(overlap, layers);
+        let mut columns = Columns::empty(overlap.ids.len());
         // A few tasks at a time, so that the limit is met before memory is.
         let starts: Vec<usize> = (0..count).step_by(TASK).collect();
         for starts in starts.chunks(rayon::current_num_threads().max(1)) {
             let made: Vec<Columns> = starts
                 .par_iter()
                 .map(|&start| {
-                    let mut task = Columns::empty(vicinity.ids.len());
+                    let mut task = Columns::empty(overlap.ids.len());
                     let mut walk = Walk::new(&layers);
                     (start..count.min(start + TASK)).for_each(|i| task.push(walk.column(i)));
                     task
@@ -79,7 +79,7 @@ impl Columns {
         self.indptr.len() - 1
     }
 
-    /// Rows and values of a column, in the order of the rows of the vicinity.
+    /// Rows and values of a column, in the order of the rows of the overlap.
     pub fn column(&self, i: usize) -> (&[u32], &[f64]) {
         let range = self.indptr[i]..self.indptr[i + 1];
         (&self.rows[range.clone()], &self.values[range])
@@ -88,14 +88,14 @@ impl Columns {
 
 /// `(GᵀG)_ii` of the owned rows without keeping any column; nothing if that would mean to visit
 /// more than `limit` entries.
-pub fn squares(vicinity: &Vicinity, layers: &[Coefficients], limit: usize) -> Option<Vec<f64>> {
-    let layers = Layers::new(vicinity, layers);
+pub fn squares(overlap: &Overlap, layers: &[Coefficients], limit: usize) -> Option<Vec<f64>> {
+    let layers = Layers::new(overlap, layers);
     let visited = AtomicUsize::new(0);
-    let tasks: Option<Vec<Vec<f64>>> = (0..vicinity.owned.div_ceil(TASK))
+    let tasks: Option<Vec<Vec<f64>>> = (0..overlap.owned.div_ceil(TASK))
         .into_par_iter()
         .map(|task| {
             let mut walk = Walk::new(&layers);
-            (task * TASK..vicinity.owned.min((task + 1) * TASK))
+            (task * TASK..overlap.owned.min((task + 1) * TASK))
                 .map(|i| {
                     walk.go(i);
                     let count = walk.reached.len();
@@ -109,17 +109,17 @@ pub fn squares(vicinity: &Vicinity, layers: &[Coefficients], limit: usize) -> Op
     tasks.map(|tasks| tasks.concat())
 }
 
-/// The layers on a vicinity, entry by entry.
+/// The layers on a overlap, entry by entry.
 pub struct Layers<'a> {
-    vicinity: &'a Vicinity,
+    overlap: &'a Overlap,
     factors: Vec<Factors>,
 }
 
 impl<'a> Layers<'a> {
     /// Takes over the coefficients.
-    pub fn new(vicinity: &'a Vicinity, layers: &[Coefficients]) -> Self {
-        let factors = layers.iter().map(|c| Factors::new(vicinity, c)).collect();
-        Layers { vicinity, factors }
+    pub fn new(overlap: &'a Overlap, layers: &[Coefficients]) -> Self {
+        let factors = layers.iter().map(|c| Factors::new(overlap, c)).collect();
+        Layers { overlap, factors }
     }
 }
 
@@ -130,10 +130,10 @@ struct Factors {
 }
 
 impl Factors {
-    fn new(vicinity: &Vicinity, c: &Coefficients) -> Self {
+    fn new(overlap: &Overlap, c: &Coefficients) -> Self {
         let scale = |d: &f64| (c.alpha.ln() + c.gamma * d.ln()).exp();
-        let own: Vec<f64> = vicinity.degree.iter().map(scale).collect();
-        let neighbour = own.iter().zip(&vicinity.degree).map(|(s, d)| c.rho * s / d).collect();
+        let own: Vec<f64> = overlap.degree.iter().map(scale).collect();
+        let neighbour = own.iter().zip(&overlap.degree).map(|(s, d)| c.rho * s / d).collect();
         Factors { own, neighbour }
     }
 }
@@ -153,7 +153,7 @@ pub struct Walk<'a> {
 impl<'a> Walk<'a> {
     /// At rest.
     pub fn new(layers: &'a Layers) -> Self {
-        let n = layers.vicinity.ids.len();
+        let n = layers.overlap.ids.len();
         Walk {
             layers,
             values: vec![0.0; n],
@@ -200,7 +200,7 @@ impl<'a> Walk<'a> {
 
     /// `G e_i`: `(G_l v)_k = s_k v_k + ρ (s_k/d_k) Σ_j w_kj v_j`, spread from each `j` reached.
     fn go(&mut self, i: usize) {
-        let Layers { vicinity, factors } = self.layers;
+        let Layers { overlap, factors } = self.layers;
         self.reached.drain(..).for_each(|k| self.values[k as usize] = 0.0);
         self.values[i] = 1.0;
         self.reached.push(i as u32);
@@ -215,7 +215,7 @@ impl<'a> Walk<'a> {
                     self.next[k] += term;
                 };
                 add(j, layer.own[j] * v);
-                vicinity.neighbours(j).for_each(|(k, w)| add(k, layer.neighbour[k] * w * v));
+                overlap.neighbours(j).for_each(|(k, w)| add(k, layer.neighbour[k] * w * v));
             }
             self.reached.clear();
             std::mem::swap(&mut self.reached, &mut self.next_reached);

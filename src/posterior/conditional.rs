@@ -1,7 +1,7 @@
 //! Each node given all but its surroundings: what Rao–Blackwellised variances are made of.
 
 use super::columns::Columns;
-use crate::partition::Vicinity;
+use crate::partition::Overlap;
 use rayon::prelude::*;
 
 /// For every owned node `i` and a set `A` of nodes around it, `x_A | x_rest` is Gaussian with
@@ -17,7 +17,7 @@ pub struct Conditionals {
     /// `(Q̃_AA⁻¹)_ii` of every owned row.
     pub variance: Vec<f64>,
     indptr: Vec<usize>,
-    /// Members of `A` as rows of the vicinity, and row `i` of `Q̃_AA⁻¹`.
+    /// Members of `A` as rows of the overlap, and row `i` of `Q̃_AA⁻¹`.
     members: Vec<u32>,
     weights: Vec<f64>,
 }
@@ -31,16 +31,16 @@ const HUB: usize = 256;
 
 impl Conditionals {
     /// `columns` must cover [`RADIUS`] rings, `weight` is `σ⁻² m` of the same rows.
-    pub fn new(vicinity: &Vicinity, columns: &Columns, weight: &[f64]) -> Self {
-        let tasks: Vec<Task> = (0..vicinity.owned.div_ceil(TASK))
+    pub fn new(overlap: &Overlap, columns: &Columns, weight: &[f64]) -> Self {
+        let tasks: Vec<Task> = (0..overlap.owned.div_ceil(TASK))
             .into_par_iter()
             .map(|task| {
-                let range = task * TASK..vicinity.owned.min((task + 1) * TASK);
-                Task::run(vicinity, columns, weight, range)
+                let range = task * TASK..overlap.owned.min((task + 1) * TASK);
+                Task::run(overlap, columns, weight, range)
             })
             .collect();
         let mut all = Conditionals {
-            variance: Vec::with_capacity(vicinity.owned),
+            variance: Vec::with_capacity(overlap.owned),
             indptr: vec![0],
             members: Vec::new(),
             weights: Vec::new(),
@@ -98,17 +98,17 @@ struct Task {
 
 impl Task {
     fn run(
-        vicinity: &Vicinity,
+        overlap: &Overlap,
         columns: &Columns,
         weight: &[f64],
         range: std::ops::Range<usize>,
     ) -> Self {
         let mut task = Task::default();
-        let mut set = Set::new(vicinity);
-        let mut dense = vec![0.0; vicinity.ids.len()];
+        let mut set = Set::new(overlap);
+        let mut dense = vec![0.0; overlap.ids.len()];
         let mut q = [0.0; SIZE * SIZE];
         for i in range {
-            set.around(vicinity, i);
+            set.around(overlap, i);
             // The node last: then the last row of the inverse needs one substitution only.
             set.members.reverse();
             let members = &set.members[..];
@@ -177,11 +177,11 @@ struct Set {
 }
 
 impl Set {
-    fn new(vicinity: &Vicinity) -> Self {
-        Set { members: Vec::new(), marked: vec![false; vicinity.ids.len()], ring: Vec::new() }
+    fn new(overlap: &Overlap) -> Self {
+        Set { members: Vec::new(), marked: vec![false; overlap.ids.len()], ring: Vec::new() }
     }
 
-    fn around(&mut self, vicinity: &Vicinity, i: usize) {
+    fn around(&mut self, overlap: &Overlap, i: usize) {
         self.members.clear();
         self.members.push(i as u32);
         self.marked[i] = true;
@@ -189,16 +189,16 @@ impl Set {
         for hop in 0..RADIUS {
             self.ring.clear();
             for &j in &self.members[ring.clone()] {
-                if hop > 0 && vicinity.neighbours(j as usize).count() > HUB {
+                if hop > 0 && overlap.neighbours(j as usize).count() > HUB {
                     continue;
                 }
-                for (k, _) in vicinity.neighbours(j as usize) {
+                for (k, _) in overlap.neighbours(j as usize) {
                     if !std::mem::replace(&mut self.marked[k], true) {
                         self.ring.push(k as u32);
                     }
                 }
             }
-            self.ring.sort_unstable_by_key(|&k| vicinity.ids[k as usize]);
+            self.ring.sort_unstable_by_key(|&k| overlap.ids[k as usize]);
             let room = (SIZE - self.members.len()).min(self.ring.len());
             for &k in &self.ring[room..] {
                 self.marked[k as usize] = false;

@@ -3,7 +3,7 @@
 use super::Precision;
 use super::columns;
 use crate::field::{Coefficients, Engine};
-use crate::partition::{Part, Vicinity};
+use crate::partition::{Overlap, Part};
 
 /// `Σ_j w_ij² / d_i²` of the owned rows: how much of a row of `D⁻¹A` lies off the diagonal.
 pub(super) fn share(part: &Part) -> Vec<f64> {
@@ -27,11 +27,9 @@ const LIMIT: usize = 1_000_000_000;
 pub(super) fn exact<E: Engine>(engine: &E, precision: &Precision<E>) -> Vec<f64> {
     let (world, part, layers) = (engine.world(), engine.part(), precision.coefficients());
     if layers.len() > 1 {
-        let vicinity = Vicinity::collect(world, part, layers.len() - 1, 0);
-        let mut squares = columns::squares(&vicinity, layers, LIMIT);
-        let mut missing = [f64::from(u8::from(squares.is_none()))];
-        world.max(&mut missing);
-        if missing[0] == 0.0
+        let overlap = Overlap::collect(world, part, layers.len() - 1, 0);
+        let mut squares = columns::squares(&overlap, layers, LIMIT);
+        if !world.any(squares.is_none())
             && let Some(squares) = &mut squares
         {
             squares.iter_mut().zip(precision.weight()).for_each(|(square, w)| *square += w);

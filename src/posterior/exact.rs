@@ -6,7 +6,7 @@ use super::factor::{Lower, Pattern};
 use super::gram::Gram;
 use crate::error::{Error, Result};
 use crate::field::Engine;
-use crate::partition::Vicinity;
+use crate::partition::Overlap;
 use faer::{Mat, Par, Side};
 use rayon::prelude::*;
 
@@ -16,7 +16,7 @@ const LIMIT: usize = 200_000_000;
 /// `(Q̃⁻¹)_ii` of the owned rows. All ranks call it; rank 0 does the work.
 pub fn variances<E: Engine>(engine: &E, precision: &Precision<E>) -> Result<Vec<f64>> {
     let (world, part) = (engine.world(), engine.part());
-    let whole = Vicinity::gather(world, part);
+    let whole = Overlap::gather(world, part);
     let weight: Vec<f64> = precision.weight().collect();
     let weights = world.gather_rows(part.owned_ids(), &weight, 1, part.nodes);
     let all = match (whole, world.agree(weights)?) {
@@ -28,7 +28,7 @@ pub fn variances<E: Engine>(engine: &E, precision: &Precision<E>) -> Result<Vec<
 }
 
 fn inverse_diagonal<E: Engine>(
-    whole: &Vicinity,
+    whole: &Overlap,
     precision: &Precision<E>,
     weight: &[f64],
 ) -> Result<Vec<f64>> {

@@ -8,7 +8,7 @@ use crate::error::{Error, Result};
 use crate::field::Engine;
 use crate::field::rowwise::Rowwise;
 use crate::model::Model;
-use crate::partition::Vicinity;
+use crate::partition::Overlap;
 use crate::progress::Progress;
 
 /// What is given, in the units that the layers work in. Rows are the owned rows of the rank.
@@ -157,8 +157,8 @@ pub fn infer<E: Rowwise>(
         let (u, b) = (without(&u, width, ahead), without(&b, width, ahead));
         match &conditionals {
             _ if here == 0 => {}
-            Some((vicinity, conditionals)) => {
-                let ghosts = vicinity.fetch(&world, &b, here);
+            Some((overlap, conditionals)) => {
+                let ghosts = overlap.fetch(&world, &b, here);
                 conditionals.add_squares(&u, &b, &ghosts, here, &mut sums);
             }
             None => {
@@ -236,19 +236,18 @@ fn check_scales<E: Engine>(engine: &E, model: &Model) -> Result<()> {
 fn surroundings<E: Engine>(
     engine: &E,
     precision: &Precision<E>,
-) -> Option<(Vicinity, Conditionals)> {
+) -> Option<(Overlap, Conditionals)> {
     let (world, layers) = (engine.world(), precision.coefficients());
     let depth = conditional::RADIUS + layers.len() - 1;
-    let vicinity = Vicinity::collect(world, engine.part(), depth, conditional::RADIUS);
-    let rows = vicinity.rings[conditional::RADIUS];
-    let columns = Columns::new(&vicinity, layers, rows, LIMIT);
-    let mut missing = [f64::from(u8::from(columns.is_err()))];
-    world.max(&mut missing);
-    let columns = columns.ok().filter(|_| missing[0] == 0.0)?;
+    let overlap = Overlap::collect(world, engine.part(), depth, conditional::RADIUS);
+    let rows = overlap.rings[conditional::RADIUS];
+    let columns = Columns::new(&overlap, layers, rows, LIMIT);
+    let missing = world.any(columns.is_err());
+    let columns = columns.ok().filter(|_| !missing)?;
     let mut weight: Vec<f64> = precision.weight().collect();
-    weight.extend(vicinity.fetch(world, &weight, 1));
-    let conditionals = Conditionals::new(&vicinity, &columns, &weight);
-    Some((vicinity, conditionals))
+    weight.extend(overlap.fetch(world, &weight, 1));
+    let conditionals = Conditionals::new(&overlap, &columns, &weight);
+    Some((overlap, conditionals))
 }
 
 /// Columns `skip..` of row-major values.

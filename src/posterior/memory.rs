@@ -19,9 +19,9 @@ pub(super) fn batch<E: Engine>(engine: &E, asked: Option<usize>, total: usize) -
     let column = (engine.part().ids.len() * BLOCKS * 8) as f64;
     let left = share(world, 1.0);
     let fits = if column > 0.0 { (0.5 * left / column).floor() } else { f64::INFINITY };
-    let mut least = [-fits];
-    world.max(&mut least);
-    let fits = -least[0];
+    let mut least = [fits];
+    world.min(&mut least);
+    let fits = least[0];
     if fits < 1.0 {
         return Err(Error::Setting(format!(
             "one column of the posterior takes {:.1} GB on a rank, and {:.1} GB are left: use more \

@@ -29,7 +29,7 @@ use crate::comm::World;
 use crate::error::Result;
 use crate::field::Engine;
 use crate::graph::Graph;
-use crate::partition::Vicinity;
+use crate::partition::Overlap;
 use crate::partition::{self, Balance, Part};
 use rayon::prelude::*;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
@@ -62,7 +62,7 @@ const SINGULAR: Refusal = "a block is singular in double precision";
 
 /// The blocks of a rank.
 pub struct Schwarz {
-    vicinity: Vicinity,
+    around: Overlap,
     blocks: Vec<Block>,
     /// Entries of `G` at most, for one block.
     limit: usize,
@@ -71,7 +71,7 @@ pub struct Schwarz {
 }
 
 struct Block {
-    /// Rows of the vicinity.
+    /// Rows of the overlap.
     members: Vec<u32>,
     factor: Panels,
     /// Right-hand sides, then solutions.
@@ -91,14 +91,14 @@ impl Schwarz {
         // More than a few times its own rows: then these hops are no surroundings any more.
         let most = 4 * part.owned + 50_000;
         let depth = overlap + layers - 1;
-        let vicinity = Vicinity::collect_within(world, part, depth, overlap, most)
+        let around = Overlap::collect_within(world, part, depth, overlap, most)
             .ok_or("a few hops reach too much of the graph")?;
-        let sets = sets(part, &vicinity, options.nodes, overlap);
+        let sets = sets(part, &around, options.nodes, overlap);
         let mut sets = together(world, sets.ok(), "METIS cannot divide the graph")?;
-        let weight = weights(world, precision, &vicinity);
+        let weight = weights(world, precision, &around);
         let [limit, entries] = options.entries;
         let room = (memory::share(world, 0.25) / 4.0).min(entries as f64) as usize;
-        let layers = Layers::new(&vicinity, precision.coefficients());
+        let layers = Layers::new(&around, precision.coefficients());
         let maker = Maker::new(layers, &weight, part.nodes, [limit, room]);
         let share = sets.len().div_ceil(rayon::current_num_threads()).max(1);
         let made: Vec<Result<Block, Refusal>> = sets
@@ -114,15 +114,13 @@ impl Schwarz {
             .collect();
         // The first of these that any block of any rank has met.
         let met = |why: &Refusal| made.iter().any(|block| block.as_ref().err() == Some(why));
-        let mut refused = [REACH, MEMORY, SINGULAR].map(|why| f64::from(u8::from(met(&why))));
-        world.max(&mut refused);
-        for (why, refused) in [REACH, MEMORY, SINGULAR].into_iter().zip(refused) {
-            if refused > 0.0 {
+        for why in [REACH, MEMORY, SINGULAR] {
+            if world.any(met(&why)) {
                 return Err(why);
             }
         }
         let blocks = made.into_iter().collect::<Result<_, _>>()?;
-        Ok(Schwarz { vicinity, blocks, limit, scratch: Vec::new() })
+        Ok(Schwarz { around, blocks, limit, scratch: Vec::new() })
     }
 
     /// Room for blocks of so many columns.
@@ -195,9 +193,9 @@ impl<E: Engine> Operator<E> for Schwarz {
     fn apply(&mut self, engine: &mut E, r: &mut E::Block, z: &mut E::Block) {
         let columns = engine.columns(r);
         self.fit(columns);
-        let (world, owned) = (engine.world().clone(), self.vicinity.owned);
+        let (world, owned) = (engine.world().clone(), self.around.owned);
         let mut inner = engine.download(r);
-        let mut outer = self.vicinity.fetch(&world, &inner, columns);
+        let mut outer = self.around.fetch(&world, &inner, columns);
         let share = self.blocks.len().div_ceil(self.scratch.len());
         let tasks = self.blocks.par_chunks_mut(share).zip(&mut self.scratch);
         tasks.for_each(|(blocks, scratch)| {
@@ -223,13 +221,13 @@ impl<E: Engine> Operator<E> for Schwarz {
                 to.iter_mut().zip(x).for_each(|(to, x)| *to += x);
             }
         }
-        self.vicinity.add_back(&world, &outer, columns, &mut inner);
+        self.around.add_back(&world, &outer, columns, &mut inner);
         engine.upload(&inner, z);
     }
 
     fn prepare(&mut self, engine: &E, precision: &Precision<E>) {
-        let weight = weights(engine.world(), precision, &self.vicinity);
-        let layers = Layers::new(&self.vicinity, precision.coefficients());
+        let weight = weights(engine.world(), precision, &self.around);
+        let layers = Layers::new(&self.around, precision.coefficients());
         let limits = [self.limit, usize::MAX]; // the new factors take the place of the old ones
         let maker = Maker::new(layers, &weight, engine.part().nodes, limits);
         let share = self.blocks.len().div_ceil(rayon::current_num_threads()).max(1);
@@ -247,20 +245,19 @@ impl<E: Engine> Operator<E> for Schwarz {
 
 /// What was made, if it was on all ranks.
 fn together<T>(world: &World, made: Option<T>, why: Refusal) -> Result<T, Refusal> {
-    let mut missing = [f64::from(u8::from(made.is_none()))];
-    world.max(&mut missing);
-    made.filter(|_| missing[0] == 0.0).ok_or(why)
+    let missing = world.any(made.is_none());
+    made.filter(|_| !missing).ok_or(why)
 }
 
 /// `σ⁻² m` of the owned rows and of those in reach of a block. All ranks call it.
-fn weights<E: Engine>(world: &World, precision: &Precision<E>, vicinity: &Vicinity) -> Vec<f64> {
+fn weights<E: Engine>(world: &World, precision: &Precision<E>, around: &Overlap) -> Vec<f64> {
     let mut weight: Vec<f64> = precision.weight().collect();
-    weight.extend(vicinity.fetch(world, &weight, 1));
+    weight.extend(around.fetch(world, &weight, 1));
     weight
 }
 
 /// Owned rows divided by METIS, each set with the rows around it.
-fn sets(part: &Part, vicinity: &Vicinity, nodes: usize, hops: usize) -> Result<Vec<Vec<u32>>> {
+fn sets(part: &Part, around: &Overlap, nodes: usize, hops: usize) -> Result<Vec<Vec<u32>>> {
     let count = part.owned.div_ceil(nodes);
     let owner = match count {
         1 => vec![0; part.owned],
@@ -271,7 +268,7 @@ fn sets(part: &Part, vicinity: &Vicinity, nodes: usize, hops: usize) -> Result<V
     };
     let mut sets = vec![Vec::new(); count];
     owner.iter().enumerate().for_each(|(i, &k)| sets[k as usize].push(i as u32));
-    sets.par_iter_mut().for_each(|set| grow(vicinity, set, hops, 4 * nodes));
+    sets.par_iter_mut().for_each(|set| grow(around, set, hops, 4 * nodes));
     Ok(sets)
 }
 
@@ -290,13 +287,13 @@ fn inside(part: &Part) -> Graph {
 }
 
 /// Adds the rows within some hops, as long as there are not too many.
-fn grow(vicinity: &Vicinity, set: &mut Vec<u32>, hops: usize, most: usize) {
-    let mut marked = vec![false; vicinity.ids.len()];
+fn grow(around: &Overlap, set: &mut Vec<u32>, hops: usize, most: usize) {
+    let mut marked = vec![false; around.ids.len()];
     set.iter().for_each(|&i| marked[i as usize] = true);
     let mut ring = 0..set.len();
     for _ in 0..hops {
         for at in ring.clone() {
-            for (k, _) in vicinity.neighbours(set[at] as usize) {
+            for (k, _) in around.neighbours(set[at] as usize) {
                 if !std::mem::replace(&mut marked[k], true) {
                     set.push(k as u32);
                 }

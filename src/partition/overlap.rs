@@ -10,7 +10,7 @@ use crate::comm::World;
 use std::collections::HashMap;
 
 /// Owned rows, then rings 1, 2, ... of other ranks' nodes, nearest first.
-pub struct Vicinity {
+pub struct Overlap {
     /// Rows of this rank.
     pub owned: usize,
     /// Rows whose edges are all here: the owned ones and the rings up to the depth asked for. The
@@ -36,7 +36,7 @@ pub struct Vicinity {
 /// A row of another rank: who owns it, and its number there.
 type Home = (u32, u32);
 
-/// Collects the vicinity row by row.
+/// Collects the overlap row by row.
 struct Builder<'a> {
     part: &'a Part,
     /// Homes of the rows beyond the owned ones, and back.
@@ -44,12 +44,12 @@ struct Builder<'a> {
     rows: HashMap<Home, u32>,
     /// Edges of the rows beyond the owned ones.
     beyond: Collected,
-    vicinity: Vicinity,
+    overlap: Overlap,
 }
 
-impl Vicinity {
+impl Overlap {
     /// The part with `depth` complete rings around it; values are wanted for the first
-    /// `fetched` of them ([`Vicinity::fetch`]). All ranks call it.
+    /// `fetched` of them ([`Overlap::fetch`]). All ranks call it.
     pub fn collect(world: &World, part: &Part, depth: usize, fetched: usize) -> Self {
         Self::collect_within(world, part, depth, fetched, usize::MAX).expect("no limit")
     }
@@ -71,12 +71,10 @@ impl Vicinity {
             } else {
                 builder.fetch_edges(world, ring);
             }
-            let end = builder.vicinity.ids.len();
-            ring = builder.vicinity.complete..end;
-            builder.vicinity.rings.push(end);
-            let mut beyond = [f64::from(u8::from(end > limit))];
-            world.max(&mut beyond);
-            if beyond[0] > 0.0 {
+            let end = builder.overlap.ids.len();
+            ring = builder.overlap.complete..end;
+            builder.overlap.rings.push(end);
+            if world.any(end > limit) {
                 return None;
             }
         }
@@ -117,7 +115,7 @@ impl Vicinity {
                 (at, edge) = (at + 2 + count, edge + count);
             }
         }
-        let mut whole = Vicinity {
+        let mut whole = Overlap {
             owned: part.nodes,
             complete: part.nodes,
             rings: vec![part.nodes],
@@ -177,8 +175,8 @@ impl Vicinity {
     }
 }
 
-impl Vicinity {
-    /// The way back: `ghosts` are values for the rows that [`Vicinity::fetch`] gave, and are added to
+impl Overlap {
+    /// The way back: `ghosts` are values for the rows that [`Overlap::fetch`] gave, and are added to
     /// the owned rows of those who own them, rank by rank.
     pub fn add_back(&self, world: &World, ghosts: &[f64], columns: usize, values: &mut [f64]) {
         assert_eq!(values.len(), self.owned * columns, "one row of values per owned row");
@@ -198,7 +196,7 @@ impl Vicinity {
 
 impl<'a> Builder<'a> {
     fn new(part: &'a Part) -> Self {
-        let vicinity = Vicinity {
+        let overlap = Overlap {
             owned: part.owned,
             complete: 0,
             rings: vec![part.owned],
@@ -216,7 +214,7 @@ impl<'a> Builder<'a> {
             serves: Vec::new(),
         };
         let beyond = Collected::default();
-        Builder { part, homes: Vec::new(), rows: HashMap::new(), beyond, vicinity }
+        Builder { part, homes: Vec::new(), rows: HashMap::new(), beyond, overlap }
     }
 
     /// Homes of the halo rows: their owners send the numbers of their rows.
@@ -235,7 +233,7 @@ impl<'a> Builder<'a> {
         if home.0 as usize == self.part.rank {
             return home.1;
         }
-        let v = &mut self.vicinity;
+        let v = &mut self.overlap;
         *self.rows.entry(home).or_insert_with(|| {
             self.homes.push(home);
             v.ids.push(id);
@@ -251,7 +249,7 @@ impl<'a> Builder<'a> {
             self.row(home, part.ids[part.owned + k], part.degree[part.owned + k]);
         }
         // The halo is the first ring, in the same order: columns keep their numbers.
-        self.vicinity.complete = part.owned;
+        self.overlap.complete = part.owned;
     }
 
     /// Asks the owners of a ring for the edges of its rows.
@@ -302,23 +300,23 @@ impl<'a> Builder<'a> {
             }
             cursors[rank] = (name, number);
             self.beyond.close();
-            self.vicinity.complete += 1;
+            self.overlap.complete += 1;
         }
     }
 
     /// Agrees with the owners who sends which rows when values are fetched.
-    fn finish(self, world: &World, fetched: usize) -> Vicinity {
-        let mut vicinity = self.vicinity;
-        vicinity.beyond = self.beyond.into();
-        vicinity.owners = self.homes.iter().map(|home| home.0).collect();
+    fn finish(self, world: &World, fetched: usize) -> Overlap {
+        let mut overlap = self.overlap;
+        overlap.beyond = self.beyond.into();
+        overlap.owners = self.homes.iter().map(|home| home.0).collect();
         let mut wanted = vec![Vec::new(); world.size()];
-        vicinity.asked = vec![Vec::new(); world.size()];
-        for row in vicinity.owned..vicinity.rings[fetched] {
-            let (rank, number) = self.homes[row - vicinity.owned];
+        overlap.asked = vec![Vec::new(); world.size()];
+        for row in overlap.owned..overlap.rings[fetched] {
+            let (rank, number) = self.homes[row - overlap.owned];
             wanted[rank as usize].push(number);
-            vicinity.asked[rank as usize].push(row as u32);
+            overlap.asked[rank as usize].push(row as u32);
         }
-        vicinity.serves = world.all_to_all(wanted);
-        vicinity
+        overlap.serves = world.all_to_all(wanted);
+        overlap
     }
 }
