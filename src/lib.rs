@@ -66,7 +66,10 @@ mod elementary;
 mod error;
 pub mod field;
 pub mod graph;
+pub mod likelihood;
+pub mod linalg;
 pub mod logdet;
+mod memory;
 pub mod metrics;
 pub mod model;
 pub mod partition;
@@ -74,6 +77,7 @@ pub mod posterior;
 pub mod profile;
 pub mod progress;
 pub mod random;
+pub mod solver;
 mod storage;
 pub mod train;
 

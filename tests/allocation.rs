@@ -5,6 +5,7 @@ mod support;
 
 use dgmrf::comm::World;
 use dgmrf::field::native::{Native, Scalar};
+use dgmrf::likelihood::Observations;
 use dgmrf::logdet::{Source, Spectrum};
 use dgmrf::model::Gamma;
 use dgmrf::partition::{self, Partition, order::Order};
@@ -57,9 +58,10 @@ fn count<T: Scalar>(world: &Rc<World>, of_q: usize, estimator: Estimator, featur
     let logs = graph.degrees().iter().map(|d| d.ln()).sum();
     let eigenvalues = (0..NODES).map(|k| (k as f64 * 3.0 / NODES as f64).cos()).collect();
     let spectrum = Spectrum::new(NODES, logs, Source::Eigenvalues(eigenvalues));
-    let observed = draws(2).iter().map(|v| *v > 0.0).collect();
+    let observed: Vec<bool> = draws(2).iter().map(|v| *v > 0.0).collect();
     let features = features.then(|| Features { count: 1, values: draws(3), prior_precision: 1e-8 });
-    let problem = Problem::new(&engine, draws(1), observed, features, spectrum).unwrap();
+    let data = Observations::new(&engine, &draws(1), &observed).unwrap();
+    let problem = Problem::new(data, features, spectrum).unwrap();
     let shape = Shape { layers: 3, bias: true, gamma: Gamma::Free, sigma: None };
     let options = Options { layers: of_q, estimator, converge: 1e-9, ..Options::default() };
     let mut fit = Elbo::new(&mut engine, problem, &shape, options).unwrap();

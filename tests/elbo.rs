@@ -10,8 +10,9 @@ use dgmrf::checkpoint::{self, State};
 use dgmrf::comm::World;
 use dgmrf::field::{native::Native, rowwise::Rowwise};
 use dgmrf::graph::Graph;
+use dgmrf::likelihood::Observations;
 use dgmrf::logdet::{Source, Spectrum};
-use dgmrf::model::{Gamma, PER_LAYER};
+use dgmrf::model::{Gamma, LayerParameters};
 use dgmrf::partition::{self, Part, Partition, order::Order};
 use dgmrf::posterior::Features;
 use dgmrf::random::{Purpose, Stream};
@@ -22,6 +23,8 @@ use std::rc::Rc;
 use support::dense::{self, Matrix};
 use support::{graphs, on_ranks, relative_error};
 
+/// Parameters of a layer.
+const PER_LAYER: usize = LayerParameters::COUNT;
 const NODES: usize = 26;
 const LAYERS: usize = 2;
 const FEATURES: usize = 2;
@@ -267,14 +270,15 @@ impl Dense {
             let rows = ids.iter().map(|&i| &values[i as usize * columns..][..columns]);
             rows.flatten().copied().collect()
         };
-        let observed = ids.iter().map(|&i| self.observed[i as usize]).collect();
+        let observed: Vec<bool> = ids.iter().map(|&i| self.observed[i as usize]).collect();
         let features = self.case.features.then(|| Features {
             count: FEATURES,
             values: pick(&self.features, FEATURES),
             prior_precision: PRIOR,
         });
         let spectrum = spectrum(&self.graph);
-        let problem = Problem::new(engine, pick(&self.y, 1), observed, features, spectrum).unwrap();
+        let data = Observations::new(engine, &pick(&self.y, 1), &observed).unwrap();
+        let problem = Problem::new(data, features, spectrum).unwrap();
         let Case { gamma, bias, sigma, .. } = self.case;
         let shape = Shape { layers: LAYERS, bias, gamma, sigma };
         let options = Options {

@@ -6,12 +6,13 @@ mod support;
 use dgmrf::comm::World;
 use dgmrf::field::{native::Native, rowwise::Rowwise};
 use dgmrf::graph::Graph;
+use dgmrf::likelihood::ObservedFields;
 use dgmrf::logdet::{Source, Spectrum};
 use dgmrf::model::{Gamma, Model};
 use dgmrf::partition::{self, Part, Partition, order::Order};
 use dgmrf::random::{Purpose, Stream};
 use dgmrf::train::Parameters;
-use dgmrf::train::joint::{self, Columns, Joint, Observations};
+use dgmrf::train::joint::{self, Columns, Joint};
 use std::rc::Rc;
 use support::dense::{self, Layer};
 use support::{graphs, on_ranks, relative_error};
@@ -113,11 +114,8 @@ impl Case {
             engine.upload(&world.scatter_rows(&ids, Some(values), columns), &mut block);
             block
         };
-        let data = Observations {
-            mask: place(engine, &self.mask, 1),
-            y: place(engine, &self.y, 1),
-            count: self.mask.iter().sum(),
-        };
+        let data =
+            ObservedFields { mask: place(engine, &self.mask, 1), y: place(engine, &self.y, 1) };
         let mut joint = Joint::new(engine, 2, COLUMNS);
         joint.begin(engine, p);
         let mut cotangent = engine.zeros(COLUMNS);
@@ -136,8 +134,8 @@ impl Case {
         world.sum(&mut slots);
         let spectrum = self.spectrum();
         let mut gradient = vec![0.0; p.len()];
-        let log_det = |l: usize| spectrum.log_det(&p.model.coefficients(l));
-        let value = joint::finish(p, data.count, &slots, log_det, &mut gradient);
+        let log_det = |l: usize| spectrum.log_det(&p.model.layers[l], p.model.gamma);
+        let value = joint::finish(p, self.mask.iter().sum(), &slots, log_det, &mut gradient);
         let rows = engine.download(&cotangent);
         let g = world.gather_rows(&ids, &rows, COLUMNS, self.mask.len()).unwrap();
         (-value.log_joint, gradient, g.unwrap_or_default())

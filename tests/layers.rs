@@ -7,13 +7,24 @@ use dgmrf::comm::World;
 use dgmrf::field::LayerSums;
 use dgmrf::field::{Engine, native::Native};
 use dgmrf::graph::Graph;
-use dgmrf::model::{Gamma, Gradient, LayerParameters, Model, Stack};
+use dgmrf::model::{Gamma, LayerParameters, Model, Stack};
 use dgmrf::partition::{self, Part, Partition, order::Order};
 use dgmrf::random::{Purpose, Stream};
 use proptest::prelude::*;
 use std::rc::Rc;
 use support::dense::{self, Layer};
 use support::{graphs, on_ranks, relative_error};
+
+/// The gradient in the parameters of all layers, from the local sums of the ranks.
+fn gradient_of(world: &World, model: &Model, sums: &[LayerSums]) -> Vec<f64> {
+    let of_layer = |(layer, sums): (&LayerParameters, &LayerSums)| {
+        let mut all = [sums.alpha, sums.rho, sums.gamma, sums.bias];
+        world.sum(&mut all);
+        let [alpha, rho, gamma, bias] = all;
+        layer.chain_rule(model.gamma, &LayerSums { alpha, rho, gamma, bias }).to_array()
+    };
+    model.layers.iter().zip(sums).flat_map(of_layer).collect()
+}
 
 /// A graph, who owns which node, a model and the width of the blocks.
 #[derive(Clone)]
@@ -74,8 +85,12 @@ impl Case {
         let model = Model::from_coefficients(&self.layers, self.gamma).expect("a model");
         let mut gradient = Vec::new();
         for l in 0..model.layers.len() {
-            let fields: [fn(&mut LayerParameters) -> &mut f64; 4] =
-                [|p| &mut p.theta1, |p| &mut p.theta2, |p| &mut p.theta3, |p| &mut p.bias];
+            let fields: [fn(&mut LayerParameters) -> &mut f64; 4] = [
+                |p| &mut p.log_alpha,
+                |p| &mut p.artanh_rho,
+                |p| &mut p.logit_gamma,
+                |p| &mut p.bias,
+            ];
             for field in fields {
                 let at = |step: f64| {
                     let mut moved = model.clone();
@@ -132,20 +147,12 @@ impl Case {
         let mut sums = vec![LayerSums::default(); model.layers.len()];
         stack.backward(engine, true, &bx, &mut bw, &mut out, &mut sums);
         let back = fetch(engine, &out);
-        let gradient: Vec<f64> = Gradient::from_sums(&world, &model, &sums)
-            .layers
-            .iter()
-            .flat_map(|p| [p.theta1, p.theta2, p.theta3, p.bias])
-            .collect();
+        let gradient = gradient_of(&world, &model, &sums);
         // Without the biases the objective is <w, G x>: nothing depends on them.
         stack.forward(engine, false, &mut bx);
         let mut sums = vec![LayerSums::default(); model.layers.len()];
         stack.backward(engine, false, &bx, &mut bw, &mut out, &mut sums);
-        let linear: Vec<f64> = Gradient::from_sums(&world, &model, &sums)
-            .layers
-            .iter()
-            .flat_map(|p| [p.theta1, p.theta2, p.theta3, p.bias])
-            .collect();
+        let linear = gradient_of(&world, &model, &sums);
         if !world.is_root() {
             return Vec::new();
         }

@@ -6,6 +6,7 @@ mod support;
 use dgmrf::comm::World;
 use dgmrf::field::{native::Native, rowwise::Rowwise};
 use dgmrf::graph::Graph;
+use dgmrf::likelihood::Observations;
 use dgmrf::logdet::{Source, Spectrum};
 use dgmrf::model::{Gamma, Model};
 use dgmrf::partition::{self, Part, Partition, order::Order};
@@ -121,9 +122,10 @@ impl Case {
             values: ids.iter().flat_map(|&i| [f[2 * i as usize], f[2 * i as usize + 1]]).collect(),
             prior_precision: PRIOR_PRECISION,
         });
-        let y = ids.iter().map(|&i| self.y[i as usize]).collect();
-        let observed = ids.iter().map(|&i| self.observed[i as usize]).collect();
-        Problem::new(engine, y, observed, features, spectrum).unwrap()
+        let y: Vec<f64> = ids.iter().map(|&i| self.y[i as usize]).collect();
+        let observed: Vec<bool> = ids.iter().map(|&i| self.observed[i as usize]).collect();
+        let data = Observations::new(engine, &y, &observed).unwrap();
+        Problem::new(data, features, spectrum).unwrap()
     }
 
     fn score<E: Rowwise>(&self, engine: &mut E, options: &score::Options) -> (Vec<f64>, Vec<f64>) {

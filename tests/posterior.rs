@@ -6,10 +6,12 @@ use dgmrf::CgError;
 use dgmrf::comm::World;
 use dgmrf::field::{Engine, native::Native, rowwise::Rowwise};
 use dgmrf::graph::Graph;
+use dgmrf::likelihood::{Curvature, Gaussian, Observations};
 use dgmrf::model::{Gamma, Model};
 use dgmrf::partition::{self, Part, Partition, order::Order};
-use dgmrf::posterior::{self, Observations, Precision, Preconditioner, cg, schwarz};
+use dgmrf::posterior::{self, MeanSource, Precision, Preconditioner};
 use dgmrf::random::{Purpose, Stream};
+use dgmrf::solver::{Refusal, cg, schwarz};
 use faer::Mat;
 use std::rc::Rc;
 use support::dense::{self, Layer};
@@ -46,6 +48,18 @@ impl Case {
         Model::from_coefficients(&self.layers, Gamma::Free).expect("a model")
     }
 
+    fn noise(&self) -> Gaussian {
+        Gaussian::new(self.sigma).expect("a positive number")
+    }
+
+    /// The data of the rows of an engine.
+    fn data<E: Engine>(&self, engine: &E) -> Observations<E> {
+        let ids = engine.part().owned_ids();
+        let observed: Vec<bool> = ids.iter().map(|&i| self.observed[i as usize]).collect();
+        let y: Vec<f64> = ids.iter().map(|&i| self.y[i as usize]).collect();
+        Observations::new(engine, &y, &observed).expect("finite data")
+    }
+
     fn part(&self, world: &World) -> Part {
         let parts = world.size();
         let owner = partition::divide(&self.graph, parts, &Default::default()).expect("METIS");
@@ -79,11 +93,9 @@ impl Case {
 
     /// Everything ready to be solved.
     fn system<E: Engine>(&self, engine: &mut E) -> System<E> {
-        let ids = engine.part().owned_ids().to_vec();
-        let observed: Vec<bool> = ids.iter().map(|&i| self.observed[i as usize]).collect();
-        let y: Vec<f64> = ids.iter().map(|&i| self.y[i as usize]).collect();
-        let mut precision = Precision::new(engine, self.layers.len(), &observed);
-        precision.prepare(engine, &self.model(), self.sigma);
+        let data = self.data(engine);
+        let mut precision = Precision::new(engine, self.layers.len(), &data.observed);
+        precision.prepare(engine, &self.model(), self.noise().curvature());
         let columns = 1 + self.samples;
         let [mut w, mut v, mut b] = [0; 3].map(|_| engine.zeros(columns));
         let [mut drawn_w, mut drawn_v] = [0; 2].map(|_| engine.zeros(self.samples));
@@ -91,8 +103,8 @@ impl Case {
         let places: Vec<(usize, usize)> = (0..self.samples).map(|c| (c, c + 1)).collect();
         engine.copy_columns(&drawn_w, &mut w, &places);
         engine.copy_columns(&drawn_v, &mut v, &places);
-        let mut data = Observations::new(engine, &y);
-        data.place_mean(engine, &mut precision, &mut w, &mut v, 0);
+        let mut mean = MeanSource::new(engine);
+        mean.place(engine, &mut precision, &data.fields, (&mut w, &mut v), 0);
         precision.right_hand_side(engine, &mut w, &v, &mut b);
         System { precision, b, columns, nodes: self.graph.nodes() }
     }
@@ -300,11 +312,11 @@ fn blocks_bridge_unobserved_regions() {
 
         // They follow the parameters: made for others they are poor, until they are told.
         let other = Model::from_coefficients(&[(3.0, -0.3, 0.3, 0.0); 2], Gamma::Free).unwrap();
-        system.precision.prepare(&engine, &other, 0.01);
-        blocks.prepare(&engine, &system.precision);
+        system.precision.prepare(&engine, &other, Gaussian::new(0.01).unwrap().curvature());
+        blocks.follow(&engine, &system.precision);
         let mut system = case.system(&mut engine);
         let stale = system.solve(&mut engine, &mut blocks, &mut x, &options).expect("solution");
-        blocks.prepare(&engine, &system.precision);
+        blocks.follow(&engine, &system.precision);
         let again = system.solve(&mut engine, &mut blocks, &mut x, &options).expect("solution");
         assert_eq!(again.iterations, fast);
         assert!(stale.iterations > 2 * fast, "{} and {fast}", stale.iterations);
@@ -411,7 +423,8 @@ fn failures_say_how_far_it_got() {
     assert!(error.to_string().contains("3 of 3 columns"), "{error}");
 
     // Not a number anywhere must not look like success.
-    system.precision.prepare(&engine, &case.model(), 0.0);
+    let infinite = Curvature { diagonal: f64::INFINITY, root: f64::INFINITY };
+    system.precision.prepare(&engine, &case.model(), infinite);
     let error = system.solve(&mut engine, &mut preconditioner, &mut x, &Default::default());
     assert!(matches!(error, Err(CgError::Breakdown { .. })), "{error:?}");
 }
@@ -513,16 +526,13 @@ fn posterior_of<E: Rowwise>(
     options: &Options,
 ) -> [Vec<f64>; 4] {
     let ids = engine.part().owned_ids().to_vec();
-    let pick = |values: &[f64]| ids.iter().map(|&i| values[i as usize]).collect::<Vec<f64>>();
-    let observed: Vec<bool> = ids.iter().map(|&i| case.observed[i as usize]).collect();
     let all = feature_values(case.graph.nodes(), features.max(1));
     let values = ids.iter().flat_map(|&i| &all[i as usize * features..][..features]).copied();
     let model = case.model();
     let problem = Problem {
         model: &model,
-        sigma: case.sigma,
-        y: &pick(&case.y),
-        observed: &observed,
+        noise: case.noise(),
+        data: &case.data(engine),
         features: (features > 0).then(|| Features {
             count: features,
             values: values.collect(),
@@ -625,32 +635,29 @@ fn samples_have_the_covariance_of_the_posterior() {
 fn slow_problems_are_given_blocks() {
     let posterior = |case: &Case, choice: Choice| {
         let (model, mut engine) = (case.model(), native(case));
-        let ids = engine.part().owned_ids().to_vec();
-        let y: Vec<f64> = ids.iter().map(|&i| case.y[i as usize]).collect();
-        let observed: Vec<bool> = ids.iter().map(|&i| case.observed[i as usize]).collect();
-        let (sigma, features) = (case.sigma, None);
-        let problem = Problem { model: &model, sigma, y: &y, observed: &observed, features };
+        let data = case.data(&engine);
+        let problem = Problem { model: &model, noise: case.noise(), data: &data, features: None };
         let options = Options { preconditioner: choice, ..tight(Variance::Mc, 10) };
         infer(&mut engine, &problem, &options, None).expect("a posterior")
     };
     let case = lattice_with_hole(2, -0.98);
     let [auto, blocks] = [Choice::Auto, Choice::Schwarz].map(|choice| posterior(&case, choice));
-    assert_eq!((auto.info.preconditioner, auto.info.remark), ("schwarz", None));
+    assert_eq!((auto.info.preconditioner, auto.info.refusal), ("schwarz", None));
     assert_eq!(auto, blocks, "the search for a preconditioner leaves no trace");
     let easy = posterior(&lattice_with_hole(1, -0.5), Choice::Auto);
-    assert_eq!((easy.info.preconditioner, easy.info.remark), ("jacobi", None));
+    assert_eq!((easy.info.preconditioner, easy.info.refusal), ("jacobi", None));
     // Everybody knows everybody within two hops: no blocks by their size, or one of all nodes.
     let mut star = Case::random(300, false, 1, 0, 3);
     star.graph = graphs::from_pairs(300, (1..300).map(|i| (0, i)));
     let engine = native(&star);
     let mut precision = Precision::new(&engine, 1, &vec![true; 300]);
-    precision.prepare(&engine, &star.model(), 0.1);
+    precision.prepare(&engine, &star.model(), Gaussian::new(0.1).unwrap().curvature());
     let few = schwarz::Options { entries: [1 << 20, 10_000], ..Default::default() };
     let refused = Preconditioner::schwarz(&engine, &precision, &few).err();
-    assert!(refused.is_some_and(|why| why.contains("memory")), "{refused:?}");
+    assert_eq!(refused, Some(Refusal::Memory));
     let few = schwarz::Options { entries: [100, 1 << 20], ..Default::default() };
     let refused = Preconditioner::schwarz(&engine, &precision, &few).err();
-    assert!(refused.is_some_and(|why| why.contains("reach")), "{refused:?}");
+    assert_eq!(refused, Some(Refusal::Entries));
     let (mean, _) = dense_posterior(&star, 0, 0.0);
     let made = posterior(&star, Choice::Schwarz);
     assert_eq!(made.info.preconditioner, "schwarz");
@@ -663,24 +670,29 @@ fn slow_problems_are_given_blocks() {
 fn wrong_settings_are_refused() {
     let case = Case::random(30, false, 1, 0, 7);
     let mut engine = native(&case);
-    let (model, observed) = (case.model(), vec![true; 30]);
-    let mut fails = |sigma: f64, y: &[f64], options: &Options| {
-        let problem = Problem { model: &model, sigma, y, observed: &observed, features: None };
+    let observed = vec![true; 30];
+    for sigma in [0.0, 1e-200, -1.0, f64::NAN] {
+        assert!(Gaussian::new(sigma).unwrap_err().to_string().contains("sigma ="), "{sigma}");
+    }
+    let missing = Observations::new(&engine, &[f64::NAN; 30], &observed).err();
+    assert!(missing.expect("an error").to_string().contains("is observed, but its value is NaN"));
+
+    let data = Observations::new(&engine, &case.y, &observed).unwrap();
+    let (model, noise) = (case.model(), Gaussian::new(0.1).unwrap());
+    let mut fails = |options: &Options| {
+        let problem = Problem { model: &model, noise, data: &data, features: None };
         infer(&mut engine, &problem, options, None).unwrap_err().to_string()
     };
     let options = Options { preconditioner: Choice::None, ..tight(Variance::Mc, 10) };
-    assert!(fails(0.0, &case.y, &options).contains("sigma = 0"));
-    assert!(fails(1e-200, &case.y, &options).contains("sigma"));
-    assert!(fails(0.1, &[f64::NAN; 30], &options).contains("no finite value"));
-    assert!(fails(0.1, &case.y, &Options { samples: 1, ..options.clone() }).contains("at least 2"));
+    assert!(fails(&Options { samples: 1, ..options.clone() }).contains("at least 2"));
     let huge = Options { batch: Some(1 << 40), ..options.clone() };
-    assert!(fails(0.1, &case.y, &huge).contains("GB"));
+    assert!(fails(&huge).contains("GB"));
     // Layers that vanish in double precision leave nothing to hold unobserved nodes.
     let model = Model::from_coefficients(&[(1e-200, -1e-201, 0.5, 0.0)], Gamma::Free).unwrap();
     let observed: Vec<bool> = (0..30).map(|i| i > 10).collect();
+    let data = Observations::new(&engine, &case.y, &observed).unwrap();
     for preconditioner in [Choice::None, Choice::Jacobi, Choice::Schwarz, Choice::Auto] {
-        let (y, features) = (&case.y[..], None);
-        let problem = Problem { model: &model, sigma: 0.1, y, observed: &observed, features };
+        let problem = Problem { model: &model, noise, data: &data, features: None };
         let options = Options { preconditioner, ..options.clone() };
         let error = infer(&mut engine, &problem, &options, None).unwrap_err().to_string();
         assert!(error.contains("not positive definite"), "{preconditioner:?}: {error}");

@@ -8,6 +8,7 @@ use crate::dataset::{Dataset, Header};
 use crate::error::{Error, Result, WithPath};
 use crate::field::Device;
 use crate::field::rowwise::Rowwise;
+use crate::likelihood::{Gaussian, Observations};
 use crate::model::ModelFile;
 use crate::partition;
 use crate::posterior::{self, Choice, Estimate, PosteriorFile, Problem, Variance, Writer};
@@ -227,17 +228,12 @@ pub(super) fn infer(world: &Rc<World>, plan: &Plan) -> Result<Summary> {
         Some(words) => parse_nodes(words, header.nodes).map(Some),
         None => Ok(None),
     })?;
-    let problem = Problem {
-        model: &model.model,
-        sigma: model.sigma / model.standardise.scale,
-        y: &data.y,
-        observed: &data.observed,
-        features: data.features,
-    };
-    let job = Job { world, plan, problem, ids: &ids, nodes, header: &header, model: &model, key };
+    let observed = data.observed_count;
+    let job =
+        Job { world, plan, values: data, ids: &ids, nodes, header: &header, model: &model, key };
     let info = with_engine(world, part, plan.engine, plan.device, job)?;
     let seconds = start.elapsed().as_secs_f64();
-    Ok(Summary { nodes: header.nodes, observed: data.observed_count, info, seconds })
+    Ok(Summary { nodes: header.nodes, observed, info, seconds })
 }
 
 fn read_model(plan: &Plan, header: &Header) -> Result<ModelFile> {
@@ -283,7 +279,7 @@ fn parse_nodes(words: &str, nodes: usize) -> Result<Vec<u32>> {
 struct Job<'a> {
     world: &'a Rc<World>,
     plan: &'a Plan,
-    problem: Problem<'a>,
+    values: values::Values,
     ids: &'a [u32],
     nodes: Option<Vec<u32>>,
     header: &'a Header,
@@ -327,7 +323,15 @@ impl Work for Job<'_> {
         };
         let keep: Option<posterior::Keep> =
             if options.keep_samples { Some(&mut keep) } else { None };
-        let estimate = posterior::infer(&mut engine, &self.problem, options, keep)?;
+        let noise = Gaussian::new(self.model.sigma / self.model.standardise.scale);
+        let data = Observations::new(&engine, &self.values.y, &self.values.observed)?;
+        let problem = Problem {
+            model: &self.model.model,
+            noise: world.agree(noise)?,
+            data: &data,
+            features: self.values.features.clone(),
+        };
+        let estimate = posterior::infer(&mut engine, &problem, options, keep)?;
         let info = estimate.info.clone();
         let gathered = world.agree(self.gather(&estimate))?;
         let written = match (gathered, writer) {
@@ -423,7 +427,7 @@ impl Summary {
             "samples": info.samples,
             "batch": info.batch,
             "preconditioner": info.preconditioner,
-            "preconditioner_remark": info.remark.map(|why| format!("no blocks: {why}")),
+            "preconditioner_remark": info.refusal.map(|why| format!("no blocks: {why}")),
             "iterations": info.iterations,
             "column_products": info.column_products,
             "residual": info.residual,
@@ -440,7 +444,7 @@ impl Summary {
                  Carlo was used"
             );
         }
-        if let Some(why) = info.remark {
+        if let Some(why) = info.refusal {
             eprintln!("warning: no preconditioner \"schwarz\" here: {why}");
         }
         let samples = match info.samples {

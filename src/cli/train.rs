@@ -8,6 +8,7 @@ use crate::config::{Config, Method, Precision};
 use crate::dataset::{Dataset, Header};
 use crate::error::{Error, Result};
 use crate::field::rowwise::Rowwise;
+use crate::likelihood::Observations;
 use crate::logdet;
 use crate::model::{ModelFile, Standardise};
 use crate::partition;
@@ -201,7 +202,8 @@ impl Work for Job<'_> {
         let spectrum =
             logdet::load_or_make(world, &config.data, facts.weighted, &options, compute)?.spectrum;
         let Values { y, observed, features, .. } = values;
-        let problem = Problem::new(&engine, y, observed, features, spectrum)?;
+        let data = Observations::new(&engine, &y, &observed)?;
+        let problem = world.agree(Problem::new(data, features, spectrum))?;
         let shape = Shape {
             layers: config.model.layers,
             bias: config.model.bias,

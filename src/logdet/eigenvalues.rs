@@ -1,8 +1,8 @@
 //! All eigenvalues, by a dense symmetric solver on rank 0.
 
-use super::Tridiagonal;
 use crate::error::{Error, Result};
 use crate::field::Engine;
+use crate::linalg::Tridiagonal;
 use crate::progress::Progress;
 use faer::dyn_stack::{MemBuffer, MemStack};
 use faer::linalg::evd;

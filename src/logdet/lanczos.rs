@@ -15,11 +15,10 @@
 //! S. Ubaru, J. Chen, Y. Saad (2017), "Fast estimation of tr(f(A)) via stochastic Lanczos
 //! quadrature"; J.-C. Deville, C.-E. Särndal (1992), "Calibration estimators in survey sampling".
 
-use super::Tridiagonal;
 use super::moments;
 use super::probes::{self, Probes};
-use super::rules::gauss_rules;
 use crate::field::Engine;
+use crate::linalg::{Tridiagonal, gauss_rules};
 use crate::progress::Progress;
 
 /// How the quadrature is made.

@@ -25,19 +25,16 @@ pub mod lanczos;
 mod moments;
 pub mod power_series;
 mod probes;
-mod rules;
 mod table;
-mod tridiagonal;
 mod walks;
 
 pub use cache::{Loaded, load_or_make};
 pub use compute::{Method, Options, compute};
 
-use crate::field::Coefficients;
+use crate::model::{Gamma, LayerParameters, LogDet};
 use lanczos::Quadrature;
 use power_series::Traces;
 use table::Table;
-pub(crate) use tridiagonal::Tridiagonal;
 
 /// What `Σ log(1 + ρ λ)` is computed from.
 #[derive(Debug, Clone, PartialEq)]
@@ -53,13 +50,15 @@ pub enum Source {
 /// The spectrum of a graph, ready for the log-determinants of layers.
 ///
 /// ```
-/// use dgmrf::{field::Coefficients, logdet::{Source, Spectrum}};
+/// use dgmrf::logdet::{Source, Spectrum};
+/// use dgmrf::model::{Gamma, LayerParameters};
 /// // Two nodes, one edge: λ = ±1, d = 1, so det G = α² (1 − ρ²).
 /// let spectrum = Spectrum::new(2, 0.0, Source::Eigenvalues(vec![-1.0, 1.0]));
-/// let layer = Coefficients { alpha: 2.0, rho: -0.5, gamma: 1.0, bias: 0.0 };
-/// let log_det = spectrum.log_det(&layer);
+/// let layer = LayerParameters::from_coefficients((2.0, -1.0, 0.5, 0.0), Gamma::Free)?;
+/// let log_det = spectrum.log_det(&layer, Gamma::Free);
 /// assert!((log_det.value - 3.0_f64.ln()).abs() < 1e-12);
-/// assert_eq!(log_det.theta1, 2.0);
+/// assert_eq!(log_det.gradient.log_alpha, 2.0);
+/// # Ok::<(), dgmrf::Error>(())
 /// ```
 #[derive(Debug)]
 pub struct Spectrum {
@@ -67,19 +66,6 @@ pub struct Spectrum {
     sum_log_degree: f64,
     source: Source,
     table: Table,
-}
-
-/// `log|det G|` of one layer and its derivatives in the parameters.
-#[derive(Debug, Clone, Copy, PartialEq)]
-pub struct LogDet {
-    /// `log|det G|`.
-    pub value: f64,
-    /// `∂/∂θ₁ = N`.
-    pub theta1: f64,
-    /// `∂/∂θ₂`.
-    pub theta2: f64,
-    /// `∂/∂θ₃ = γ (1 − γ) Σ log d`, for a free γ.
-    pub theta3: f64,
 }
 
 /// An estimate of `Σ log(1 + ρ λ)` and how far it may be off.
@@ -112,16 +98,10 @@ impl Spectrum {
     }
 
     /// `log|det G|` of a layer and its gradient; the same cost for every graph and source.
-    pub fn log_det(&self, c: &Coefficients) -> LogDet {
-        let theta2 = c.rho.atanh();
-        let (sum, theta2) = self.table.evaluate(theta2, |theta| self.source.sum_log(theta));
-        let n = self.nodes as f64;
-        LogDet {
-            value: n * c.alpha.ln() + c.gamma * self.sum_log_degree + sum,
-            theta1: n,
-            theta2,
-            theta3: c.gamma * (1.0 - c.gamma) * self.sum_log_degree,
-        }
+    pub fn log_det(&self, layer: &LayerParameters, gamma: Gamma) -> LogDet {
+        layer.log_det(gamma, self.nodes, self.sum_log_degree, |artanh_rho| {
+            self.table.evaluate(artanh_rho, |theta| self.source.sum_log(theta))
+        })
     }
 
     /// `Σ log(1 + ρ λ)` with its error bars, straight from the source.

@@ -1,5 +1,6 @@
 //! `model.json`: a fitted model as people and scripts read it (layout in `docs/formats.md`).
 
+use super::layer::LayerRecord;
 use super::{Gamma, Model};
 use crate::error::{Error, Result, WithPath};
 use crate::storage;
@@ -58,29 +59,14 @@ struct Document {
     sigma: f64,
     standardise: Standardise,
     gamma: Gamma,
-    layers: Vec<Layer>,
-}
-
-#[derive(Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-struct Layer {
-    alpha: f64,
-    beta: f64,
-    gamma: f64,
-    bias: f64,
-    /// `artanh(β/α)`: for ratios closer to ±1 than the quotient tells. May be left out.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    theta2: Option<f64>,
+    layers: Vec<LayerRecord>,
 }
 
 impl ModelFile {
     /// Writes the file as a whole or not at all.
     pub fn write(&self, path: &Path) -> Result<()> {
-        let layers = (0..self.model.layers.len()).map(|l| {
-            let c = self.model.coefficients(l);
-            let theta2 = Some(self.model.layers[l].theta2);
-            Layer { alpha: c.alpha, beta: c.rho * c.alpha, gamma: c.gamma, bias: c.bias, theta2 }
-        });
+        let gamma = self.model.gamma;
+        let layers = self.model.layers.iter().map(|layer| LayerRecord::exact(layer, gamma));
         let document = Document {
             format: FORMAT.into(),
             version: VERSION,
@@ -115,31 +101,17 @@ impl ModelFile {
         if !(mean.is_finite() && scale.is_finite() && scale > 0.0) {
             return wrong(&format!("standardise: mean = {mean}, scale = {scale} cannot be"));
         }
-        let layers: Vec<_> = d
-            .layers
-            .iter()
-            .map(|l| {
-                // A fitted γ may have rounded to the end of its range.
-                let gamma = l.gamma.clamp(f64::EPSILON, 1.0 - f64::EPSILON);
-                let beta = if l.theta2.is_some() { 0.0 } else { l.beta };
-                (
-                    l.alpha,
-                    beta,
-                    if (0.0..=1.0).contains(&l.gamma) { gamma } else { l.gamma },
-                    l.bias,
-                )
-            })
-            .collect();
-        let mut model = Model::from_coefficients(&layers, d.gamma)
-            .map_err(|e| Error::file(path, e.to_string()))?;
-        for (l, (to, from)) in model.layers.iter_mut().zip(&d.layers).enumerate() {
-            let Some(theta2) = from.theta2 else { continue };
-            let distance = (theta2.tanh() - from.beta / from.alpha).abs();
-            if distance.is_nan() || distance > 1e-9 {
-                return wrong(&format!("layer {}: theta2 is not artanh(beta / alpha)", l + 1));
-            }
-            to.theta2 = theta2;
+        if let Gamma::Fixed(value) = d.gamma
+            && !(0.0..=1.0).contains(&value)
+        {
+            return wrong(&format!("gamma = {value} must lie between 0 and 1"));
         }
+        let mut layers = Vec::with_capacity(d.layers.len());
+        for (l, record) in d.layers.iter().enumerate() {
+            let layer = record.parameters(d.gamma);
+            layers.push(layer.map_err(|e| Error::file(path, format!("layer {}: {e}", l + 1)))?);
+        }
+        let model = Model { layers, gamma: d.gamma };
         Ok(ModelFile {
             graph_hash: d.graph_hash,
             weighted: d.weighted,

@@ -1,6 +1,6 @@
 //! Each node given all but its surroundings: what Rao–Blackwellised variances are made of.
 
-use super::columns::Columns;
+use crate::linalg::SparseColumns;
 use crate::partition::Overlap;
 use rayon::prelude::*;
 
@@ -30,8 +30,8 @@ const SIZE: usize = 24;
 const HUB: usize = 256;
 
 impl Conditionals {
-    /// `columns` must cover [`RADIUS`] rings, `weight` is `σ⁻² m` of the same rows.
-    pub fn new(overlap: &Overlap, columns: &Columns, weight: &[f64]) -> Self {
+    /// `columns` must cover [`RADIUS`] rings, `weight` is `W` of the same rows.
+    pub fn new(overlap: &Overlap, columns: &SparseColumns, weight: &[f64]) -> Self {
         let tasks: Vec<Task> = (0..overlap.owned.div_ceil(TASK))
             .into_par_iter()
             .map(|task| {
@@ -99,7 +99,7 @@ struct Task {
 impl Task {
     fn run(
         overlap: &Overlap,
-        columns: &Columns,
+        columns: &SparseColumns,
         weight: &[f64],
         range: std::ops::Range<usize>,
     ) -> Self {
@@ -125,10 +125,10 @@ impl Task {
     }
 }
 
-/// `Q̃_AA`, lower half: `⟨G e_a, G e_b⟩ + σ⁻² m_a δ_ab`.
+/// `Q̃_AA`, lower half: `⟨G e_a, G e_b⟩ + W_a δ_ab`.
 fn fill(
     members: &[u32],
-    columns: &Columns,
+    columns: &SparseColumns,
     weight: &[f64],
     dense: &mut [f64],
     q: &mut [f64; SIZE * SIZE],

@@ -1,8 +1,9 @@
-//! The diagonal of `Q̃ = GᵀG + σ⁻² I_m`, on the host.
+//! The diagonal of `Q̃ = GᵀG + W`, on the host.
 
 use super::Precision;
-use super::columns;
 use crate::field::{Coefficients, Engine};
+use crate::model::columns;
+use crate::model::layer::LogScale;
 use crate::partition::{Overlap, Part};
 
 /// `Σ_j w_ij² / d_i²` of the owned rows: how much of a row of `D⁻¹A` lies off the diagonal.
@@ -55,34 +56,30 @@ pub(super) fn dominating<E: Engine>(
     share: &[f64],
     out: &mut [f64],
 ) {
-    let weight = precision.sigma().powi(-2);
-    let layers = precision.coefficients();
-    match layers {
+    match precision.coefficients() {
         [only] => one_layer(part, only, out),
-        _ => {
-            let log_alpha: f64 = layers.iter().map(|c| 2.0 * c.alpha.ln()).sum();
-            let gamma: f64 = layers.iter().map(|c| 2.0 * c.gamma).sum();
-            for (i, out) in out[..part.owned].iter_mut().enumerate() {
-                let squares = (log_alpha + gamma * part.degree[i].ln()).exp();
+        layers => {
+            let scale = LogScale::of_all(layers);
+            for (i, out) in out.iter_mut().enumerate() {
+                let squares = (2.0 * scale.at(part.degree[i])).exp();
                 let off = layers.iter().map(|c| 1.0 + c.rho * c.rho * share[i]);
                 *out = squares * off.product::<f64>();
             }
         }
     }
-    out.iter_mut().zip(&precision.mask()[..part.owned]).for_each(|(out, m)| *out += weight * m);
+    out.iter_mut().zip(precision.weight()).for_each(|(out, w)| *out += w);
 }
 
 fn one_layer(part: &Part, c: &Coefficients, out: &mut [f64]) {
-    let log_alpha = c.alpha.ln();
-    let scale: Vec<f64> =
-        part.degree.iter().map(|d| (2.0 * (log_alpha + c.gamma * d.ln())).exp()).collect();
-    for (i, out) in out[..part.owned].iter_mut().enumerate() {
+    let scale = LogScale::of(c);
+    let squares: Vec<f64> = part.degree.iter().map(|&d| (2.0 * scale.at(d)).exp()).collect();
+    for (i, out) in out.iter_mut().enumerate() {
         let row = part.indptr[i] as usize..part.indptr[i + 1] as usize;
         let term = |k: usize| {
             let j = part.indices[k] as usize;
             let w = part.weights.as_ref().map_or(1.0, |w| w[k]);
-            w * w * scale[j] / (part.degree[j] * part.degree[j])
+            w * w * squares[j] / (part.degree[j] * part.degree[j])
         };
-        *out = scale[i] + c.rho * c.rho * row.map(term).sum::<f64>();
+        *out = squares[i] + c.rho * c.rho * row.map(term).sum::<f64>();
     }
 }

@@ -1,14 +1,12 @@
 //! Marginal variances without any sampling: a Cholesky factor of the whole `Q̃`, on rank 0.
 
 use super::Precision;
-use super::columns::Columns;
-use super::factor::{Lower, Pattern};
-use super::gram::Gram;
 use crate::error::{Error, Result};
 use crate::field::Engine;
+use crate::linalg::{FactorError, Gram, Lower, Pattern, dense::InverseFactor};
+use crate::model::columns;
 use crate::partition::Overlap;
-use faer::{Mat, Par, Side};
-use rayon::prelude::*;
+use faer::Mat;
 
 /// Entries of `G`, `Q̃` or the factor at most: above, `exact` is no choice (2.4 GB).
 const LIMIT: usize = 200_000_000;
@@ -32,10 +30,10 @@ fn inverse_diagonal<E: Engine>(
     precision: &Precision<E>,
     weight: &[f64],
 ) -> Result<Vec<f64>> {
-    let columns = Columns::new(whole, precision.coefficients(), whole.owned, LIMIT)
+    let columns = columns::columns_of(whole, precision.coefficients(), whole.owned, LIMIT)
         .map_err(|e| Error::Numeric(format!("{e}: use variance = \"rbmc\" or \"mc\"")))?;
     let matrix = Gram::new(columns).lower(weight);
-    let pattern = Pattern::new(&matrix)?;
+    let pattern = Pattern::new(&matrix).map_err(not_factorised)?;
     let n = whole.owned;
     // Dense kernels are ten times as fast per operation: worth it where little is empty anyway.
     if pattern.entries() > n * n / 8 && n * n <= LIMIT {
@@ -48,10 +46,10 @@ fn inverse_diagonal<E: Engine>(
             pattern.entries()
         )));
     }
-    Ok(pattern.factorise(&matrix)?.inverse_diagonal())
+    Ok(pattern.factorise(&matrix).map_err(not_factorised)?.inverse_diagonal())
 }
 
-/// The same by dense matrices: `(Q̃⁻¹)_jj = Σ_i (L⁻¹)_ij²`.
+/// The diagonal of the inverse by dense matrices.
 fn dense(n: usize, matrix: &Lower) -> Result<Vec<f64>> {
     let mut full = Mat::<f64>::zeros(n, n);
     for j in 0..n {
@@ -59,18 +57,11 @@ fn dense(n: usize, matrix: &Lower) -> Result<Vec<f64>> {
             full[(matrix.rows[at], j)] = matrix.values[at];
         }
     }
-    let factor = full.llt(Side::Lower).map_err(|_| {
-        Error::Numeric(
-            "the posterior precision is not positive definite in double precision".into(),
-        )
-    })?;
-    drop(full);
-    let mut inverse = Mat::<f64>::zeros(n, n);
-    faer::linalg::triangular_inverse::invert_lower_triangular(
-        inverse.as_mut(),
-        factor.L(),
-        Par::rayon(0),
-    );
-    let square = |j: usize| (j..n).map(|i| inverse[(i, j)].powi(2)).sum();
-    Ok((0..n).into_par_iter().map(square).collect())
+    let factor =
+        InverseFactor::new(full).ok_or_else(|| not_factorised(FactorError::NotDefinite))?;
+    Ok(factor.inverse_diagonal())
+}
+
+fn not_factorised(error: FactorError) -> Error {
+    Error::Numeric(format!("exact variances from the posterior precision: {error}"))
 }

@@ -1,26 +1,27 @@
 //! Mean, samples and marginal variances of the posterior, batch by batch.
 
-use super::columns::Columns;
+use super::batch::Batch;
 use super::conditional::{self, Conditionals};
-use super::solver::Solver;
-use super::{Choice, Features, Precision, Variance, cg, exact, memory, schwarz};
+use super::{Choice, Features, Precision, Variance, exact};
 use crate::error::{Error, Result};
 use crate::field::Engine;
 use crate::field::rowwise::Rowwise;
-use crate::model::Model;
+use crate::likelihood::{Gaussian, Observations};
+use crate::memory;
+use crate::model::layer::LogScale;
+use crate::model::{Model, columns};
 use crate::partition::Overlap;
 use crate::progress::Progress;
+use crate::solver::{Refusal, cg};
 
-/// What is given, in the units that the layers work in. Rows are the owned rows of the rank.
-pub struct Problem<'a> {
+/// What is given, in the units that the layers work in.
+pub struct Problem<'a, E: Engine> {
     /// The layers.
     pub model: &'a Model,
-    /// Standard deviation of the noise, above 0.
-    pub sigma: f64,
-    /// Values; those not observed may be missing (NaN).
-    pub y: &'a [f64],
-    /// Which of them the posterior is conditioned on.
-    pub observed: &'a [bool],
+    /// The noise of the data.
+    pub noise: Gaussian,
+    /// The data that the posterior is conditioned on.
+    pub data: &'a Observations<E>,
     /// Features for a linear part of the mean.
     pub features: Option<Features>,
 }
@@ -83,7 +84,7 @@ pub struct Info {
     /// The preconditioner that was used in the end.
     pub preconditioner: &'static str,
     /// Why it was not blocks, where they were wanted.
-    pub remark: Option<schwarz::Refusal>,
+    pub refusal: Option<Refusal>,
     /// Columns solved for at once.
     pub batch: usize,
     /// Iterations of the slowest column.
@@ -106,17 +107,17 @@ const LIMIT: usize = 100_000_000;
 /// Computes the posterior. All ranks call it.
 pub fn infer<E: Rowwise>(
     engine: &mut E,
-    problem: &Problem,
+    problem: &Problem<E>,
     options: &Options,
     mut keep: Option<Keep>,
 ) -> Result<Estimate> {
     let world = engine.world().clone();
-    world.agree(check(problem, options).and_then(|()| check_scales(engine, problem.model)))?;
-    let mut precision = Precision::new(engine, problem.model.layers.len(), problem.observed);
-    precision.prepare(engine, problem.model, problem.sigma);
+    world.agree(check(options).and_then(|()| check_scales(engine, problem.model)))?;
+    let mut precision = Precision::new(engine, problem.model.layers.len(), &problem.data.observed);
+    precision.prepare(engine, problem.model, problem.noise.curvature());
 
     let conditionals = match options.variance {
-        Variance::Rbmc => surroundings(engine, &precision),
+        Variance::Rbmc => conditionals(engine, &precision),
         _ => None,
     };
     let variance = match (options.variance, &conditionals) {
@@ -132,7 +133,7 @@ pub fn infer<E: Rowwise>(
 
     let first_samples = (batch - fixed).min(samples);
     let mut solver =
-        Solver::new(engine, &precision, problem, options, batch.min(total), first_samples);
+        Batch::new(engine, &precision, problem, options, batch.min(total), first_samples);
     let mut sums = vec![0.0; engine.part().owned];
     let mut estimate = Estimate {
         mean: Vec::new(),
@@ -148,7 +149,8 @@ pub fn infer<E: Rowwise>(
         let ahead = if first { fixed } else { 0 };
         let here = (batch - ahead).min(samples - drawn);
         let width = ahead + here;
-        let (solved, u, b) = solver.solve(engine, &mut precision, first, drawn, here)?;
+        let data = &problem.data.fields;
+        let (solved, u, b) = solver.solve(engine, &mut precision, data, first, drawn, here)?;
         estimate.info.add(&solved);
         if first {
             estimate.mean = u.iter().step_by(width).copied().collect();
@@ -182,7 +184,7 @@ pub fn infer<E: Rowwise>(
         }
     }
 
-    (estimate.info.preconditioner, estimate.info.remark) = (solver.name, solver.remark);
+    (estimate.info.preconditioner, estimate.info.refusal) = (solver.name, solver.refusal);
     if variance == Variance::Exact {
         estimate.variance = exact::variances(engine, &precision)?;
         solver.add_variance(engine, &mut estimate.variance);
@@ -198,16 +200,7 @@ pub fn infer<E: Rowwise>(
     Ok(estimate)
 }
 
-fn check(problem: &Problem, options: &Options) -> Result<()> {
-    let Problem { sigma, y, observed, .. } = problem;
-    if !(sigma.is_finite() && *sigma > 0.0 && sigma.powi(-2).is_finite()) {
-        return Err(Error::Setting(format!(
-            "the standard deviation of the noise, sigma = {sigma:e}, must be a finite number above 0"
-        )));
-    }
-    if y.iter().zip(*observed).any(|(y, &o)| o && !y.is_finite()) {
-        return Err(Error::Data("an observed node has no finite value".into()));
-    }
+fn check(options: &Options) -> Result<()> {
     if options.samples < 2 && options.variance != Variance::Exact {
         return Err(Error::Setting("variances from samples need at least 2 of them".into()));
     }
@@ -217,9 +210,8 @@ fn check(problem: &Problem, options: &Options) -> Result<()> {
 /// The diagonal of `GᵀG` is about `Π_l s_i²`: where that leaves double precision, nothing holds (or
 /// everything pins) a node without data, and iterations on the others would not notice.
 fn check_scales<E: Engine>(engine: &E, model: &Model) -> Result<()> {
-    let layers: Vec<_> = (0..model.layers.len()).map(|l| model.coefficients(l)).collect();
-    let logarithm =
-        |d: &f64| -> f64 { layers.iter().map(|c| 2.0 * (c.alpha.ln() + c.gamma * d.ln())).sum() };
+    let scale = LogScale::of_all(&model.all_coefficients());
+    let logarithm = |&d: &f64| 2.0 * scale.at(d);
     let part = engine.part();
     let within = |log: f64| log.abs() < 300.0 * std::f64::consts::LN_10;
     match part.degree[..part.owned].iter().map(logarithm).find(|&log| !within(log)) {
@@ -233,7 +225,7 @@ fn check_scales<E: Engine>(engine: &E, model: &Model) -> Result<()> {
 }
 
 /// What Rao–Blackwellisation needs, or nothing on graphs where `G` has too many entries.
-fn surroundings<E: Engine>(
+fn conditionals<E: Engine>(
     engine: &E,
     precision: &Precision<E>,
 ) -> Option<(Overlap, Conditionals)> {
@@ -241,11 +233,10 @@ fn surroundings<E: Engine>(
     let depth = conditional::RADIUS + layers.len() - 1;
     let overlap = Overlap::collect(world, engine.part(), depth, conditional::RADIUS);
     let rows = overlap.rings[conditional::RADIUS];
-    let columns = Columns::new(&overlap, layers, rows, LIMIT);
+    let columns = columns::columns_of(&overlap, layers, rows, LIMIT);
     let missing = world.any(columns.is_err());
     let columns = columns.ok().filter(|_| !missing)?;
-    let mut weight: Vec<f64> = precision.weight().collect();
-    weight.extend(overlap.fetch(world, &weight, 1));
+    let weight = precision.weight_within(engine, &overlap);
     let conditionals = Conditionals::new(&overlap, &columns, &weight);
     Some((overlap, conditionals))
 }

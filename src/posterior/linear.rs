@@ -4,7 +4,7 @@
 //! the Schur complement
 //!
 //! ```text
-//! S = τ⁻² I + (G Z)ᵀ(G Z) + σ⁻² (F − Z)ᵀ m (F − Z)      with  Q̃ Z = σ⁻² m F,
+//! S = τ⁻² I + (G Z)ᵀ(G Z) + (F − Z)ᵀ W (F − Z)      with  Q̃ Z = W F,
 //! ```
 //!
 //! and a system with right-hand side `(b, a)` is solved by `x₀ = Q̃⁻¹ b`, `c = S⁻¹ (a − Zᵀ b)`,
@@ -120,16 +120,15 @@ impl<E: Rowwise> Linear<E> {
         0.5 * (count * self.prior_precision.ln() - self.prior_precision * squares - self.log_det)
     }
 
-    /// What coefficients add to `σ⁻² E Σ m (u − E u)²`: their number less what the prior determines,
+    /// What coefficients add to `E Σ W (u − E u)²`: their number less what the prior determines,
     /// `n − τ⁻² tr S⁻¹`.
     pub fn known_misfit(&self) -> f64 {
         self.count as f64 - self.prior_precision * self.inverse_trace
     }
 
-    /// Makes the columns of the features those whose solution is `Z`: `w = 0`, `v = F/σ`.
-    pub fn place(&mut self, engine: &E, sigma: f64, v: &mut E::Block) {
-        let (a, zero) = (vec![1.0 / sigma; self.count], vec![0.0; self.count]);
-        engine.combine(&a, &self.f, &zero, &self.f, &zero, &mut self.weighted);
+    /// Makes the columns of the features those whose solution is `Z`: `w = 0`, `v = W^½ F`.
+    pub fn place(&mut self, engine: &E, precision: &Precision<E>, v: &mut E::Block) {
+        precision.weigh_root(engine, &self.f, &mut self.weighted);
         engine.copy_columns(&self.weighted, v, &self.places);
     }
 
@@ -182,8 +181,8 @@ impl<E: Rowwise> Linear<E> {
         Ok(())
     }
 
-    /// The same for a block of further samples alone, once [`Linear::eliminate`] has seen the
-    /// features.
+    /// Solves for the coefficients of a block of further samples alone, once [`Linear::eliminate`] has
+    /// seen the features.
     pub fn eliminate_more(
         &mut self,
         engine: &mut E,
@@ -199,7 +198,7 @@ impl<E: Rowwise> Linear<E> {
         self.substitute(engine, x, u, scratch);
     }
 
-    /// Local `σ⁻¹ Fᵀ m v − Zᵀ b`.
+    /// Local `Fᵀ W^½ v − Zᵀ b`.
     fn project_right(
         &mut self,
         engine: &E,

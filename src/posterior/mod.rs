@@ -1,34 +1,27 @@
 //! What is known of `x` given `y` and the parameters: `x | y, θ ~ N(μ, Q̃⁻¹)`.
 //!
-//! Here: the precision as an operator ([`Precision`]), conjugate gradients for it ([`cg`]) and
-//! their preconditioners ([`precondition`], [`schwarz`]), and what is made of them: posterior mean,
-//! samples and variances. Batched over columns and distributed, on any engine; matrix-free but for
-//! the blocks of a preconditioner and exact variances.
+//! Here: the precision as an operator ([`Precision`]) with the preconditioners that suit it
+//! ([`Preconditioner`]), and what is made of them with the solvers ([`crate::solver`]): posterior mean,
+//! samples and variances ([`infer`]), and the linear model in the features ([`Linear`]). Batched over
+//! columns and distributed, on any engine; matrix-free but for the blocks of a preconditioner and
+//! exact variances.
 //! Not here: scores of predictions, and how the parameters were found.
 
-pub mod cg;
-mod columns;
+mod batch;
 mod conditional;
 mod diagonal;
 mod exact;
-mod factor;
 mod file;
-mod gram;
 mod infer;
 mod linear;
-mod memory;
-mod panels;
 mod perturb;
 mod precision;
-pub mod precondition;
-pub mod schwarz;
-mod solver;
-mod substitution;
+mod precondition;
 
 pub use file::{PosteriorFile, Writer};
 pub use infer::{Estimate, Info, Keep, Options, Problem, infer};
 pub use linear::{Features, Linear};
-pub use perturb::{Observations, draw};
+pub use perturb::{MeanSource, draw};
 pub use precision::Precision;
 pub use precondition::{Choice, Preconditioner};
 

@@ -1,29 +1,35 @@
 //! The precision of the posterior as an operator.
 
-use crate::field::Engine;
+use crate::field::{Coefficients, Engine};
+use crate::likelihood::Curvature;
+use crate::linalg::SparseColumns;
+use crate::model::columns::{Layers, Walk};
 use crate::model::{Model, Stack};
+use crate::partition::Overlap;
+use crate::solver::Operator;
+use crate::solver::schwarz::{Assemble, Assembly};
 
-/// `Q̃ = GᵀG + σ⁻² I_m`, the precision of `x | y, θ` for `y = x + N(0, σ²)` at the observed nodes
-/// (paper, Eq. posterior). Never formed: a product is `2L` sweeps over the graph, for all columns
-/// of a block at once.
+/// `Q̃ = GᵀG + W`, the precision of `x | y, θ` where the data add a diagonal `W` (paper, Eq. posterior,
+/// with `W = σ⁻² I_m` for Gaussian noise). Never formed: a product is `2L` sweeps over the graph, for
+/// all columns of a block at once.
 pub struct Precision<E: Engine> {
     stack: Stack<E>,
     /// `G x` between the two halves of a product.
     image: E::Block,
-    /// The mask `m` of this rank's rows, halo included (where it is not used).
-    observed: Vec<f64>,
-    /// `σ⁻² m`, and `σ⁻¹ m` for right-hand sides.
+    /// `m` of this rank's rows, halo included (where it is not used).
+    mask: Vec<f64>,
+    /// `W` and `W^½`.
     weight: E::Rows,
     root_weight: E::Rows,
-    /// Room to compute rows in.
+    /// Scratch for row values.
     host: Vec<f64>,
-    coefficients: Vec<crate::field::Coefficients>,
-    sigma: f64,
+    curvature: Curvature,
+    coefficients: Vec<Coefficients>,
     owned: usize,
 }
 
 impl<E: Engine> Precision<E> {
-    /// Room for a model of `layers` layers; `observed` says which owned rows have data.
+    /// For a model of `layers` layers; `observed` says which owned rows have data.
     pub fn new(engine: &E, layers: usize, observed: &[bool]) -> Self {
         let part = engine.part();
         assert_eq!(observed.len(), part.owned, "a mark for each owned row");
@@ -35,43 +41,32 @@ impl<E: Engine> Precision<E> {
             weight: engine.rows(&mask),
             root_weight: engine.rows(&mask),
             host: mask.clone(),
-            observed: mask,
+            mask,
+            curvature: Curvature { diagonal: 1.0, root: 1.0 },
             coefficients: Vec::new(),
-            sigma: 1.0,
             owned: part.owned,
         }
     }
 
-    /// Takes over the parameters: the layers and the standard deviation `σ` of the noise.
-    pub fn prepare(&mut self, engine: &E, model: &Model, sigma: f64) {
+    /// Takes over the layers, and what the data add at each observed node.
+    pub fn prepare(&mut self, engine: &E, model: &Model, curvature: Curvature) {
         self.stack.prepare(engine, model);
         self.coefficients.clear();
         self.coefficients.extend((0..model.layers.len()).map(|l| model.coefficients(l)));
-        self.sigma = sigma;
+        self.curvature = curvature;
         for (rows, weight) in
-            [(&mut self.weight, sigma.powi(-2)), (&mut self.root_weight, 1.0 / sigma)]
+            [(&mut self.weight, curvature.diagonal), (&mut self.root_weight, curvature.root)]
         {
-            self.host.iter_mut().zip(&self.observed).for_each(|(h, m)| *h = weight * m);
+            self.host.iter_mut().zip(&self.mask).for_each(|(h, m)| *h = weight * m);
             engine.set_rows(&self.host, rows);
         }
     }
 
-    /// `out = Q̃ x`.
-    pub fn apply(&mut self, engine: &mut E, x: &mut E::Block, out: &mut E::Block) {
-        let columns = engine.columns(x);
-        if engine.columns(&self.image) != columns {
-            engine.resize(&mut self.image, columns);
-        }
-        self.stack.apply(engine, false, x, &mut self.image);
-        self.stack.transpose(engine, &mut self.image, out);
-        engine.add_scaled_rows(&self.weight, x, out);
-    }
-
-    /// `out = Gᵀ w + σ⁻¹ I_m v`, the right-hand side of everything there is to solve for:
+    /// `out = Gᵀ w + W^½ v`, the right-hand side of everything there is to solve for:
     ///
-    /// - the posterior mean `Q̃ μ = σ⁻² y_m − Gᵀ b_G` with `w = −g(0)`, `v = y/σ`;
+    /// - the posterior mean `Q̃ μ = W y − Gᵀ b_G` with `w = −g(0)`, `v = W^½ y`;
     /// - a posterior sample around zero (perturbation) with standard normal `w` and `v`: the
-    ///   right-hand side then has covariance `GᵀG + σ⁻² I_m = Q̃`, the solution `Q̃⁻¹`.
+    ///   right-hand side then has covariance `GᵀG + W = Q̃`, the solution `Q̃⁻¹`.
     pub fn right_hand_side(
         &mut self,
         engine: &mut E,
@@ -83,12 +78,12 @@ impl<E: Engine> Precision<E> {
         engine.add_scaled_rows(&self.root_weight, v, out);
     }
 
-    /// `out = σ⁻² I_m x`.
+    /// `out = W x`.
     pub(crate) fn weigh(&self, engine: &E, x: &E::Block, out: &mut E::Block) {
         engine.scale_rows(&self.weight, x, out);
     }
 
-    /// `out = σ⁻¹ I_m x`.
+    /// `out = W^½ x`.
     pub(crate) fn weigh_root(&self, engine: &E, x: &E::Block, out: &mut E::Block) {
         engine.scale_rows(&self.root_weight, x, out);
     }
@@ -98,24 +93,78 @@ impl<E: Engine> Precision<E> {
         &mut self.stack
     }
 
-    /// Standard deviation of the noise.
-    pub fn sigma(&self) -> f64 {
-        self.sigma
-    }
-
-    /// `m` of all local rows.
-    pub(super) fn mask(&self) -> &[f64] {
-        &self.observed
-    }
-
-    /// `σ⁻² m` of the owned rows.
-    pub(super) fn weight(&self) -> impl Iterator<Item = f64> {
-        let owned = self.owned;
-        self.observed[..owned].iter().map(|m| m / (self.sigma * self.sigma))
+    /// The diagonal of `W` at the owned rows.
+    pub fn weight(&self) -> impl Iterator<Item = f64> {
+        let weight = self.curvature.diagonal;
+        self.mask[..self.owned].iter().map(move |m| weight * m)
     }
 
     /// The layers' coefficients.
-    pub(super) fn coefficients(&self) -> &[crate::field::Coefficients] {
+    pub fn coefficients(&self) -> &[Coefficients] {
         &self.coefficients
+    }
+}
+
+impl<E: Engine> Operator<E> for Precision<E> {
+    fn apply(&mut self, engine: &mut E, x: &mut E::Block, out: &mut E::Block) {
+        let columns = engine.columns(x);
+        if engine.columns(&self.image) != columns {
+            engine.resize(&mut self.image, columns);
+        }
+        self.stack.apply(engine, false, x, &mut self.image);
+        self.stack.transpose(engine, &mut self.image, out);
+        engine.add_scaled_rows(&self.weight, x, out);
+    }
+}
+
+/// `Q̃` on the rows of an overlap, for preconditioners that assemble blocks of it: `B = G`.
+pub struct PrecisionEntries<'a> {
+    layers: Layers<'a>,
+    /// `W` of the rows that values are wanted for.
+    weight: Vec<f64>,
+}
+
+impl<E: Engine> Assemble<E> for Precision<E> {
+    type Assembly<'a>
+        = PrecisionEntries<'a>
+    where
+        Self: 'a;
+
+    fn reach(&self) -> usize {
+        self.coefficients.len()
+    }
+
+    fn assembly<'a>(&'a self, engine: &E, overlap: &'a Overlap) -> PrecisionEntries<'a> {
+        let layers = Layers::new(overlap, &self.coefficients);
+        PrecisionEntries { layers, weight: self.weight_within(engine, overlap) }
+    }
+}
+
+impl<E: Engine> Precision<E> {
+    /// The diagonal of `W` at the owned rows and at the rings that the overlap has values for. All
+    /// ranks call it.
+    pub(super) fn weight_within(&self, engine: &E, overlap: &Overlap) -> Vec<f64> {
+        let mut weight: Vec<f64> = self.weight().collect();
+        weight.extend(overlap.fetch(engine.world(), &weight, 1));
+        weight
+    }
+}
+
+impl Assembly for PrecisionEntries<'_> {
+    type Walk<'w>
+        = Walk<'w>
+    where
+        Self: 'w;
+
+    fn walk(&self) -> Walk<'_> {
+        Walk::new(&self.layers)
+    }
+
+    fn columns(&self, walk: &mut Walk<'_>, members: &[u32], limit: usize) -> Option<SparseColumns> {
+        walk.columns(members, limit)
+    }
+
+    fn diagonal(&self, row: usize) -> f64 {
+        self.weight[row]
     }
 }

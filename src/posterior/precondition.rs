@@ -1,9 +1,10 @@
-//! Preconditioners of conjugate gradients: cheap approximations of `Q̃⁻¹`.
+//! Preconditioners of the posterior precision, which follow its parameters.
 
 use super::Precision;
 use super::diagonal;
-use super::schwarz::{self, Refusal, Schwarz};
 use crate::field::Engine;
+use crate::solver::schwarz;
+use crate::solver::{Diagonal, Precondition, Refusal, Schwarz};
 
 /// Which preconditioner to use.
 #[derive(
@@ -30,41 +31,34 @@ pub enum Choice {
     Schwarz,
 }
 
-/// `M⁻¹ ≈ Q̃⁻¹`, symmetric and positive definite.
+/// `M⁻¹ ≈ Q̃⁻¹`, made from a [`Precision`].
 pub enum Preconditioner<E: Engine> {
-    /// One number per node: the identity, or the inverse of the diagonal (Jacobi).
-    Diagonal(Diagonal<E>),
-    /// Anything else.
-    Operator(Box<dyn Operator<E>>),
+    /// A diagonal that stays as it is.
+    Fixed(Diagonal<E>),
+    /// The dominating diagonal of `Q̃`, made anew for other parameters.
+    Jacobi(Jacobi<E>),
+    /// Overlapping blocks of `Q̃`.
+    Schwarz(Box<Schwarz>),
 }
 
-/// A preconditioner that is more than a diagonal.
-pub trait Operator<E: Engine> {
-    /// `z = M⁻¹ r`. Always called by all ranks together.
-    fn apply(&mut self, engine: &mut E, r: &mut E::Block, z: &mut E::Block);
-    /// Follows new parameters of the precision it was made from. Called by all ranks together.
-    fn prepare(&mut self, engine: &E, precision: &Precision<E>);
-}
-
-/// A diagonal preconditioner.
-pub struct Diagonal<E: Engine> {
-    /// The inverse of the diagonal.
-    pub(super) inverse: E::Rows,
-    host: Vec<f64>,
-    /// `Σ_j w_ij² / d_i²` of each row; empty for the identity.
+/// The dominating diagonal of `Q̃`.
+pub struct Jacobi<E: Engine> {
+    inverse: Diagonal<E>,
+    /// `Σ_j w_ij² / d_i²` of each owned row.
     share: Vec<f64>,
+    /// Scratch for the diagonal, one value per owned row.
+    diagonal: Vec<f64>,
 }
 
 impl<E: Engine> Preconditioner<E> {
     /// No preconditioner: the identity.
     pub fn none(engine: &E) -> Self {
-        let host = vec![1.0; engine.part().ids.len()];
-        Self::Diagonal(Diagonal { inverse: engine.rows(&host), host, share: Vec::new() })
+        Self::Fixed(Diagonal::identity(engine))
     }
 
     /// The diagonal of `Q̃`, exact wherever it can be had. All ranks call it.
     pub fn exact_jacobi(engine: &E, precision: &Precision<E>) -> Self {
-        Self::from_diagonal(engine, &diagonal::exact(engine, precision))
+        Self::Fixed(Diagonal::new(engine, &diagonal::exact(engine, precision)))
     }
 
     /// Overlapping blocks of `Q̃`, or why not on this graph. All ranks call it.
@@ -73,55 +67,63 @@ impl<E: Engine> Preconditioner<E> {
         precision: &Precision<E>,
         options: &schwarz::Options,
     ) -> Result<Self, Refusal> {
-        Schwarz::new(engine, precision, options).map(|made| Self::Operator(Box::new(made)))
+        Ok(Self::Schwarz(Box::new(Schwarz::new(engine, precision, options)?)))
     }
 
-    /// The diagonal of `Q̃`: exact for one layer, its dominating term for more (see
-    /// [`Preconditioner::prepare`]). Cheap enough to be made anew in every step of a fit.
+    /// The diagonal of `Q̃`: exact for one layer, its dominating term for more. Cheap enough to be made
+    /// anew in every step of a fit ([`Preconditioner::follow`]).
     pub fn jacobi(engine: &E, precision: &Precision<E>) -> Self {
-        let host = vec![1.0; engine.part().ids.len()];
-        let share = diagonal::share(engine.part());
-        let mut made = Self::Diagonal(Diagonal { inverse: engine.rows(&host), host, share });
-        made.prepare(engine, precision);
-        made
-    }
-
-    /// The inverse of a given diagonal, one value per owned row.
-    pub fn from_diagonal(engine: &E, diagonal: &[f64]) -> Self {
-        let mut host: Vec<f64> = diagonal.iter().map(|d| 1.0 / d).collect();
-        host.resize(engine.part().ids.len(), 0.0);
-        Self::Diagonal(Diagonal { inverse: engine.rows(&host), host, share: Vec::new() })
-    }
-
-    /// Follows new parameters of the precision, where it is made from them by
-    /// [`Preconditioner::jacobi`] or [`Preconditioner::schwarz`]; others stay as they are (and stay
-    /// valid: a preconditioner of nearby parameters is one).
-    pub fn prepare(&mut self, engine: &E, precision: &Precision<E>) {
-        let d = match self {
-            Self::Diagonal(d) => d,
-            Self::Operator(operator) => return operator.prepare(engine, precision),
+        let part = engine.part();
+        let mut made = Jacobi {
+            inverse: Diagonal::identity(engine),
+            share: diagonal::share(part),
+            diagonal: vec![0.0; part.owned],
         };
-        if d.share.is_empty() {
-            return;
-        }
-        diagonal::dominating(engine.part(), precision, &d.share, &mut d.host);
-        d.host.iter_mut().for_each(|value| *value = 1.0 / *value);
-        engine.set_rows(&d.host, &mut d.inverse);
+        made.follow(engine, precision);
+        Self::Jacobi(made)
     }
 
-    /// The diagonal of `M`, where that is all of it; empty for others. One value per local row.
-    pub fn diagonal(&self) -> Vec<f64> {
+    /// Follows new parameters of the precision. A fixed diagonal stays as it is, and stays valid: a
+    /// preconditioner of nearby parameters is one. All ranks call it.
+    pub fn follow(&mut self, engine: &E, precision: &Precision<E>) {
         match self {
-            Self::Diagonal(d) => d.host.iter().map(|inverse| 1.0 / inverse).collect(),
-            Self::Operator(_) => Vec::new(),
+            Self::Fixed(_) => {}
+            Self::Jacobi(jacobi) => jacobi.follow(engine, precision),
+            Self::Schwarz(blocks) => blocks.follow(engine, precision),
         }
     }
 
-    /// `z = M⁻¹ r`.
-    pub(super) fn apply(&mut self, engine: &mut E, r: &mut E::Block, z: &mut E::Block) {
+    /// The diagonal of `M⁻¹` on the host, one value per owned row, where that is all of it.
+    pub fn inverse_diagonal(&self, owned: usize) -> Option<&[f64]> {
         match self {
-            Self::Diagonal(d) => engine.scale_rows(&d.inverse, r, z),
-            Self::Operator(operator) => operator.apply(engine, r, z),
+            Self::Fixed(diagonal) => Some(&diagonal.inverse()[..owned]),
+            Self::Jacobi(jacobi) => Some(&jacobi.inverse.inverse()[..owned]),
+            Self::Schwarz(_) => None,
+        }
+    }
+}
+
+impl<E: Engine> Jacobi<E> {
+    fn follow(&mut self, engine: &E, precision: &Precision<E>) {
+        diagonal::dominating(engine.part(), precision, &self.share, &mut self.diagonal);
+        self.inverse.set(engine, &self.diagonal);
+    }
+}
+
+impl<E: Engine> Precondition<E> for Preconditioner<E> {
+    fn apply(&mut self, engine: &mut E, r: &mut E::Block, z: &mut E::Block) {
+        match self {
+            Self::Fixed(diagonal) => diagonal.apply(engine, r, z),
+            Self::Jacobi(jacobi) => jacobi.inverse.apply(engine, r, z),
+            Self::Schwarz(blocks) => blocks.apply(engine, r, z),
+        }
+    }
+
+    fn diagonal(&self) -> Option<&E::Rows> {
+        match self {
+            Self::Fixed(diagonal) => diagonal.diagonal(),
+            Self::Jacobi(jacobi) => jacobi.inverse.diagonal(),
+            Self::Schwarz(_) => None,
         }
     }
 }

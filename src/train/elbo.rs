@@ -20,7 +20,7 @@ use super::{Parameters, Problem, Shape};
 use crate::checkpoint::State;
 use crate::error::{Error, Result};
 use crate::field::rowwise::{Draw, Moving, Rowwise};
-use crate::model::PER_LAYER;
+use crate::model::LayerParameters;
 use crate::random::{Purpose, Stream};
 use std::f64::consts::PI;
 
@@ -127,22 +127,22 @@ impl<E: Rowwise> Elbo<E> {
         let mut layers = start(engine, &of_q, options.seed ^ 1, Start::Plain).model.layers;
         layers.truncate(options.layers);
         let linear = match &problem.features {
-            Some(features) => Some(Linear::new(engine, features, &problem.data, &problem.y)?),
+            Some(features) => Some(Linear::new(engine, features, &problem.data)?),
             None => None,
         };
         // ν begins at the data, without their linear part.
         let nu = match &linear {
             Some(linear) => engine.download(linear.target()),
-            None => problem.y.clone(),
+            None => problem.data.y.clone(),
         };
         let nu: Vec<f64> =
-            nu.iter().zip(&problem.observed).map(|(y, &o)| if o { *y } else { 0.0 }).collect();
+            nu.iter().zip(&problem.data.observed).map(|(y, &o)| if o { *y } else { 0.0 }).collect();
         let samples = options.samples.max(1);
         let q = Variational::new(engine, layers, &nu, samples);
         let features = linear.as_ref().map_or(0, Linear::count);
-        let length = parameters.len() + PER_LAYER * q.layers() + 2 * features;
+        let length = parameters.len() + LayerParameters::COUNT * q.layers() + 2 * features;
         let slots = Joint::<E>::slots(parameters.model.layers.len())
-            + PER_LAYER * q.layers()
+            + LayerParameters::COUNT * q.layers()
             + 1
             + features;
         let mut fit = Elbo {
@@ -182,9 +182,9 @@ impl<E: Rowwise> Elbo<E> {
 
     fn read_vector(&mut self) {
         let own = self.parameters.len();
-        let of_q = PER_LAYER * self.q.layers();
+        let of_q = LayerParameters::COUNT * self.q.layers();
         self.parameters.read_into(&mut self.vector[..own]);
-        super::parameters::write_layers(&self.q.model.layers, &mut self.vector[own..own + of_q]);
+        LayerParameters::write(&self.q.model.layers, &mut self.vector[own..own + of_q]);
         if let Some(linear) = &self.linear {
             linear.read_into(&mut self.vector[own + of_q..]);
         }
@@ -192,9 +192,9 @@ impl<E: Rowwise> Elbo<E> {
 
     fn assign_vector(&mut self) {
         let own = self.parameters.len();
-        let of_q = PER_LAYER * self.q.layers();
+        let of_q = LayerParameters::COUNT * self.q.layers();
         self.parameters.assign(&self.vector[..own]);
-        super::parameters::read_layers(&self.vector[own..own + of_q], &mut self.q.model.layers);
+        LayerParameters::read(&self.vector[own..own + of_q], &mut self.q.model.layers);
         if let Some(linear) = &mut self.linear {
             linear.assign(&self.vector[own + of_q..]);
         }
@@ -210,11 +210,11 @@ impl<E: Rowwise> Elbo<E> {
     /// Local sums of the expected log-joint, gradients in `q`.
     fn expect(&mut self, engine: &mut E) {
         let p = &self.parameters;
-        let precision = (-2.0 * p.log_sigma).exp();
+        let precision = p.gaussian().precision();
         let stream = Stream::new(self.options.seed, Purpose::Variational, self.step);
         let data = match &mut self.linear {
-            Some(linear) => linear.residual_data(engine, &self.problem.data),
-            None => &self.problem.data,
+            Some(linear) => linear.residual_data(engine, &self.problem.data.fields),
+            None => &self.problem.data.fields,
         };
         self.joint.begin(engine, p);
         match self.options.estimator {
@@ -258,14 +258,14 @@ impl<E: Rowwise> Fit<E> for Elbo<E> {
         self.expect(engine);
         let layers = self.parameters.model.layers.len();
         let of_joint = Joint::<E>::slots(layers);
-        let of_q = PER_LAYER * self.q.layers();
+        let of_q = LayerParameters::COUNT * self.q.layers();
         let (joint_slots, rest) = self.slots.split_at_mut(of_joint);
         let (q_slots, rest) = rest.split_at_mut(of_q);
         let (logs, of_linear) = rest.split_at_mut(1);
         self.joint.write(joint_slots);
         self.q.write(q_slots);
         if let Some(linear) = &mut self.linear {
-            linear.project(engine, &self.problem.data, &self.q.nu.value, of_linear);
+            linear.project(engine, &self.problem.data.fields, &self.q.nu.value, of_linear);
         }
         // Node fields need no sums of other ranks: they move first, and the sum of the logarithms
         // of the old ones joins the reduction.
@@ -282,19 +282,20 @@ impl<E: Rowwise> Fit<E> for Elbo<E> {
         let (of_layers, of_coefficients) = of_rest.split_at_mut(of_q);
         let mut linear_elbo = 0.0;
         if let Some(linear) = &self.linear {
-            let precision = (-2.0 * p.log_sigma).exp();
+            let precision = p.gaussian().precision();
             let misfit = &mut joint_slots[of_joint - 1];
             linear_elbo = linear.finish(precision, &rest[1..], misfit, of_coefficients);
         }
-        let log_det = |l: usize| spectrum.log_det(&p.model.coefficients(l));
+        let log_det = |l: usize| spectrum.log_det(&p.model.layers[l], p.model.gamma);
         let value = joint::finish(p, self.problem.data.count, joint_slots, log_det, of_model);
         let mut elbo = value.log_joint + rest[0] + linear_elbo;
-        for l in 0..q.layers() {
-            let at = PER_LAYER * l..PER_LAYER * (l + 1);
-            let log_det = spectrum.log_det(&q.model.coefficients(l));
+        let per_layer = q_slots.as_chunks().0.iter().zip(of_layers.as_chunks_mut().0);
+        for (l, (sums, gradient)) in per_layer.enumerate() {
+            let log_det = spectrum.log_det(&q.model.layers[l], q.model.gamma);
             elbo += log_det.value;
-            layer_gradient(&q.model, l, &q_slots[at.clone()], &log_det, &mut of_layers[at.clone()]);
-            of_layers[at.end - 1] = 0.0;
+            // The layers of q have no bias.
+            let found = layer_gradient(&q.model, l, *sums, &log_det);
+            *gradient = LayerParameters { bias: 0.0, ..found }.to_array();
         }
         let (n, m) = (self.problem.nodes() as f64, self.problem.data.count);
         elbo += 0.5 * n - 0.5 * m * (2.0 * PI).ln();

@@ -15,8 +15,9 @@ use super::score::Score;
 use super::{Parameters, Problem};
 use crate::error::{CgError, Result};
 use crate::field::rowwise::Rowwise;
-use crate::posterior::{Preconditioner, cg};
+use crate::posterior::Preconditioner;
 use crate::random::{Purpose, Stream};
+use crate::solver::cg;
 use std::f64::consts::PI;
 
 /// How the determinant is estimated.
@@ -61,11 +62,14 @@ pub fn evidence<E: Rowwise>(
     let world = engine.world().clone();
     let precision = score.precision();
     let mut preconditioner = Preconditioner::jacobi(engine, precision);
-    let diagonal = preconditioner.diagonal();
-    let owned = engine.part().owned;
-    let mut log_diagonal = [diagonal[..owned].iter().map(|d| d.ln()).sum::<f64>()];
+    let part = engine.part();
+    let inverse = preconditioner.inverse_diagonal(part.owned).expect("a diagonal");
+    let mut diagonal: Vec<f64> = inverse.iter().map(|inverse| 1.0 / inverse).collect();
+    let mut log_diagonal = [diagonal.iter().map(|d| d.ln()).sum::<f64>()];
     world.sum(&mut log_diagonal);
-    let root = engine.rows(&diagonal.iter().map(|d| d.max(0.0).sqrt()).collect::<Vec<f64>>());
+    diagonal.iter_mut().for_each(|d| *d = d.max(0.0).sqrt());
+    diagonal.resize(part.ids.len(), 0.0);
+    let root = engine.rows(&diagonal);
 
     let [mut z, mut b, mut x] = [0; 3].map(|_| engine.zeros(probes));
     engine.fill_rademacher(Stream::new(options.seed, Purpose::Score, 3), 0, &mut z);

@@ -13,19 +13,9 @@
 
 use super::Parameters;
 use crate::field::LayerSums;
-use crate::field::rowwise::{Pull, Residual, Rowwise};
-use crate::logdet::LogDet;
-use crate::model::{After, Gamma, PER_LAYER, Stack};
-
-/// The data as node fields of an engine.
-pub struct Observations<B> {
-    /// 1 where observed, 0 elsewhere: `m` of the paper.
-    pub mask: B,
-    /// `y` in standardised units, 0 where unobserved.
-    pub y: B,
-    /// `M`, over all ranks.
-    pub count: f64,
-}
+use crate::field::rowwise::{Pull, Rowwise};
+use crate::likelihood::ObservedFields;
+use crate::model::{After, LayerParameters, LogDet, Stack};
 
 /// What the columns of a block are.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -75,7 +65,7 @@ impl<E: Rowwise> Joint<E> {
         (self.energy, self.misfit) = (0.0, 0.0);
     }
 
-    /// Adds a block. Without observations only `½ E ‖g(x)‖²` is taken in.
+    /// Adds a block. Without data only `½ E ‖g(x)‖²` is taken in.
     ///
     /// `gx` becomes the gradient of `½ ‖g(x)‖² + ½ σ⁻² Σ m (y − x)²` in each column: that of the
     /// expectation times the number of columns. Where it is to be pulled further, it goes there in the
@@ -86,7 +76,7 @@ impl<E: Rowwise> Joint<E> {
         engine: &mut E,
         p: &Parameters,
         columns: Columns,
-        observations: Option<&Observations<E::Block>>,
+        data: Option<&ObservedFields<E::Block>>,
         x: &mut E::Block,
         pull: Option<Pull<'_, E::Block>>,
         gx: &mut E::Block,
@@ -99,11 +89,7 @@ impl<E: Rowwise> Joint<E> {
         // What is homogeneous in the deviations knows neither biases nor data.
         let whole = columns != Columns::Deviations;
         let sums = (weight, &mut self.sums[..]);
-        let residual = observations.map(|data| Residual {
-            precision: (-2.0 * p.log_sigma).exp(),
-            mask: &data.mask,
-            target: whole.then_some(&data.y),
-        });
+        let residual = data.map(|data| p.gaussian().residual(data, whole));
         let after = After { residual, pull };
         let (energy, misfit) = stack.energy(engine, &p.model, whole, sums, after, [x, gx]);
         self.energy += weight * energy;
@@ -138,12 +124,12 @@ impl<E: Rowwise> Joint<E> {
 
     /// Numbers to be summed over the ranks, for a model of `layers` layers.
     pub const fn slots(layers: usize) -> usize {
-        PER_LAYER * layers + 2
+        LayerParameters::COUNT * layers + 2
     }
 
     /// Writes the local sums.
     pub fn write(&self, slots: &mut [f64]) {
-        let (layers, rest) = slots.split_at_mut(PER_LAYER * self.sums.len());
+        let (layers, rest) = slots.split_at_mut(LayerParameters::COUNT * self.sums.len());
         write_sums(&self.sums, layers);
         rest.copy_from_slice(&[self.energy, self.misfit]);
     }
@@ -151,29 +137,27 @@ impl<E: Rowwise> Joint<E> {
 
 /// One layer after the other, for a reduction.
 pub(super) fn write_sums(sums: &[LayerSums], slots: &mut [f64]) {
-    for (s, slots) in sums.iter().zip(slots.chunks_exact_mut(PER_LAYER)) {
-        slots.copy_from_slice(&[s.alpha, s.rho, s.gamma, s.bias]);
+    for (s, slots) in sums.iter().zip(slots.as_chunks_mut().0) {
+        *slots = [s.alpha, s.rho, s.gamma, s.bias];
     }
 }
 
-/// The gradient `(θ₁, θ₂, θ₃, b)` of one layer from its sums over all ranks:
-/// `∂θ₁ = Σ g u`, `∂θ₂ = (1 − ρ²) Σ t h`, `∂θ₃ = γ (1 − γ) Σ g u log d`, `∂b = Σ g`, less that of
-/// `log|det G|`.
+/// The sums of one layer over all ranks, as [`write_sums`] has put them.
+fn sums_of([alpha, rho, gamma, bias]: [f64; LayerParameters::COUNT]) -> LayerSums {
+    LayerSums { alpha, rho, gamma, bias }
+}
+
+/// The gradient of minus the expected log-joint in the parameters of one layer, from its sums over all
+/// ranks and its log-determinant.
 pub(super) fn layer_gradient(
     p: &crate::model::Model,
     l: usize,
-    sums: &[f64],
+    sums: [f64; LayerParameters::COUNT],
     log_det: &LogDet,
-    gradient: &mut [f64],
-) {
-    let c = p.coefficients(l);
-    gradient[0] = sums[0] - log_det.theta1;
-    gradient[1] = (1.0 - c.rho * c.rho) * sums[1] - log_det.theta2;
-    gradient[2] = match p.gamma {
-        Gamma::Free => c.gamma * (1.0 - c.gamma) * sums[2] - log_det.theta3,
-        Gamma::Fixed(_) => 0.0,
-    };
-    gradient[3] = sums[3];
+) -> LayerParameters {
+    let of_energy = p.layers[l].chain_rule(p.gamma, &sums_of(sums)).to_array();
+    let of_log_det = log_det.gradient.to_array();
+    LayerParameters::from_array(std::array::from_fn(|k| of_energy[k] - of_log_det[k]))
 }
 
 /// The value of an evaluation, from sums over all ranks.
@@ -196,18 +180,18 @@ pub fn finish(
     log_det: impl Fn(usize) -> LogDet,
     gradient: &mut [f64],
 ) -> Value {
-    let layers = p.model.layers.len();
-    let (sums, rest) = slots.split_at(PER_LAYER * layers);
+    let noise = p.gaussian();
+    let (sums, rest) = slots.split_at(p.len() - 1);
+    let (of_layers, of_noise) = gradient.split_at_mut(p.len() - 1);
     let (energy, misfit) = (rest[0], rest[1]);
-    let precision = (-2.0 * p.log_sigma).exp();
-    let mut log_joint = -0.5 * (energy + precision * misfit) - observed * p.log_sigma;
-    for l in 0..layers {
-        let at = PER_LAYER * l..PER_LAYER * (l + 1);
+    let mut log_joint = -0.5 * (energy + noise.weighted(misfit)) - noise.log_normaliser(observed);
+    let per_layer = sums.as_chunks().0.iter().zip(of_layers.as_chunks_mut().0);
+    for (l, (sums, gradient)) in per_layer.enumerate() {
         let log_det = log_det(l);
         log_joint += log_det.value;
-        layer_gradient(&p.model, l, &sums[at.clone()], &log_det, &mut gradient[at]);
+        *gradient = layer_gradient(&p.model, l, *sums, &log_det).to_array();
     }
-    gradient[PER_LAYER * layers] = observed - precision * misfit;
+    of_noise[0] = noise.log_sigma_gradient(misfit, observed);
     p.mask(gradient);
     Value { log_joint, energy, misfit }
 }

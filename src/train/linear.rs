@@ -4,9 +4,9 @@
 //! What `c` adds to the ELBO is known in closed form: data are compared with `y − F m`, the variance of
 //! `F c` adds `Σ_k s_k² Σ_i m_i F_ik²` to the misfit, and prior and entropy are those of Gaussians.
 
-use super::joint::Observations;
 use crate::error::{Error, Result};
 use crate::field::rowwise::Rowwise;
+use crate::likelihood::{Observations, ObservedFields};
 use crate::posterior::Features;
 use faer::linalg::solvers::Solve;
 use faer::{Mat, Side};
@@ -20,25 +20,21 @@ pub(super) struct Linear<E: Rowwise> {
     /// `Σ_i m_i F_ik²` over all ranks.
     squares: Vec<f64>,
     /// The data less the linear model.
-    residual: Observations<E::Block>,
+    residual: ObservedFields<E::Block>,
     room: [E::Block; 2],
 }
 
 impl<E: Rowwise> Linear<E> {
     /// Begins at the least-squares fit of the observed data.
-    pub fn new(
-        engine: &E,
-        features: &Features,
-        data: &Observations<E::Block>,
-        y: &[f64],
-    ) -> Result<Self> {
+    pub fn new(engine: &E, features: &Features, data: &Observations<E>) -> Result<Self> {
         let count = features.count;
         let mut f = engine.zeros(count);
         engine.upload(&features.values, &mut f);
-        let marks = engine.download(&data.mask);
         // FᵀmF, then Fᵀm y.
         let mut sums = vec![0.0; count * count + count];
-        for ((f, &y), &m) in features.values.chunks_exact(count).zip(y).zip(&marks) {
+        let rows = features.values.chunks_exact(count).zip(&data.y).zip(&data.observed);
+        for ((f, &y), &observed) in rows {
+            let m = f64::from(u8::from(observed));
             let (square, right) = sums.split_at_mut(count * count);
             for (a, fa) in f.iter().enumerate() {
                 f.iter().zip(&mut square[a * count..]).for_each(|(fb, s)| *s += m * fa * fb);
@@ -62,11 +58,11 @@ impl<E: Rowwise> Linear<E> {
             mean: (0..count).map(|k| solved[(k, 0)]).collect(),
             log_std: squares.iter().map(|s| -0.5 * (1.0 + s).ln()).collect(),
             squares,
-            residual: Observations { mask: block(), y: block(), count: data.count },
+            residual: ObservedFields { mask: block(), y: block() },
             room: [block(), block()],
         };
-        engine.copy_columns(&data.mask, &mut linear.residual.mask, &[(0, 0)]);
-        linear.residual_data(engine, data);
+        engine.copy_columns(&data.fields.mask, &mut linear.residual.mask, &[(0, 0)]);
+        linear.residual_data(engine, &data.fields);
         Ok(linear)
     }
 
@@ -84,8 +80,8 @@ impl<E: Rowwise> Linear<E> {
     pub fn residual_data(
         &mut self,
         engine: &E,
-        data: &Observations<E::Block>,
-    ) -> &Observations<E::Block> {
+        data: &ObservedFields<E::Block>,
+    ) -> &ObservedFields<E::Block> {
         engine.subtract_linear(&self.f, &self.mean, &data.y, &mut self.residual.y);
         &self.residual
     }
@@ -94,7 +90,7 @@ impl<E: Rowwise> Linear<E> {
     pub fn project(
         &mut self,
         engine: &E,
-        data: &Observations<E::Block>,
+        data: &ObservedFields<E::Block>,
         nu: &E::Block,
         sums: &mut [f64],
     ) {
@@ -133,7 +129,7 @@ impl<E: Rowwise> Linear<E> {
         log_std.copy_from_slice(&self.log_std);
     }
 
-    /// The opposite of [`Linear::read_into`].
+    /// Takes over what [`Linear::read_into`] has written.
     pub fn assign(&mut self, vector: &[f64]) {
         let (mean, log_std) = vector.split_at(self.mean.len());
         self.mean.copy_from_slice(mean);

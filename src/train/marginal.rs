@@ -20,7 +20,7 @@ use super::{Parameters, Problem, Shape};
 use crate::checkpoint::State;
 use crate::error::{Error, Result};
 use crate::field::rowwise::Rowwise;
-use crate::model::PER_LAYER;
+use crate::model::LayerParameters;
 use descent::{Anchor, Descent};
 
 /// Settings.
@@ -36,14 +36,14 @@ pub struct Options {
     pub learning_rate: f64,
     /// Posterior deviations behind the score of Newton's method.
     pub probes: usize,
-    /// Those behind the score of Adam.
+    /// Posterior deviations behind the score of Adam.
     pub few_probes: usize,
     /// Relative residual of conjugate gradients in Newton's method; ten times as much before.
     pub tolerance: f64,
     /// A Newton step that promises less gain of `log p(y)` than this, or than the noise of the score
     /// could as well, is not taken: the fit ends.
     pub gain: f64,
-    /// The same per node, for graphs so large that `gain` is nothing.
+    /// Least gain per node, for graphs so large that `gain` is nothing.
     pub gain_per_node: f64,
     /// Newton's method.
     pub newton: newton::Options,
@@ -211,7 +211,7 @@ impl<E: Rowwise> Marginal<E> {
         let mut gradient = self.score.gradient().to_vec();
         // A model that grows has its first layer fitted before the others join in.
         if which(self.start) == Start::Grown && 2 * self.adam_done < self.options.adam_steps {
-            let others = PER_LAYER * (p.model.layers.len() - 1);
+            let others = LayerParameters::COUNT * (p.model.layers.len() - 1);
             gradient[..others].fill(0.0);
         }
         self.adam_done += 1;

@@ -24,9 +24,11 @@ use super::joint::{self, Columns, Joint};
 use super::{Parameters, Problem};
 use crate::error::{Error, Result};
 use crate::field::rowwise::Rowwise;
+use crate::likelihood::ObservedFields;
 use crate::partition::Part;
-use crate::posterior::{self, Linear, Precision, Preconditioner, cg};
+use crate::posterior::{Linear, MeanSource, Precision, Preconditioner};
 use crate::random::{Purpose, Stream};
+use crate::solver::cg;
 
 /// Settings of a score.
 #[derive(Debug, Clone, PartialEq)]
@@ -61,7 +63,7 @@ pub struct Score<E: Rowwise> {
     options: Options,
     precision: Precision<E>,
     preconditioner: Preconditioner<E>,
-    rhs: posterior::Observations<E>,
+    mean_source: MeanSource<E>,
     linear: Option<Linear<E>>,
     /// `[mean | features | deviations]`: sources, right-hand sides and solutions.
     w: E::Block,
@@ -97,8 +99,8 @@ impl<E: Rowwise> Score<E> {
         let probes = if options.exact { problem.nodes() } else { options.probes.max(1) };
         let linear = problem.features.as_ref().map(|f| Linear::new(engine, f, probes, |_, _| 0.0));
         let fixed = 1 + linear.as_ref().map_or(0, Linear::count);
-        let mut precision = Precision::new(engine, layers, &problem.observed);
-        precision.prepare(engine, &p.model, p.sigma());
+        let mut precision = Precision::new(engine, layers, &problem.data.observed);
+        precision.prepare(engine, &p.model, p.gaussian().curvature());
         let preconditioner = Preconditioner::jacobi(engine, &precision);
         let columns = fixed + probes;
         let [mut w, v, b, x] = [0; 4].map(|_| engine.zeros(columns));
@@ -116,7 +118,7 @@ impl<E: Rowwise> Score<E> {
         let slots = Joint::<E>::slots(layers);
         Ok(Score {
             options: Options { probes, ..options.clone() },
-            rhs: posterior::Observations::new(engine, &problem.y),
+            mean_source: MeanSource::new(engine),
             precision,
             preconditioner,
             linear,
@@ -147,7 +149,7 @@ impl<E: Rowwise> Score<E> {
         p: &Parameters,
         tolerance: f64,
     ) -> Result<Info> {
-        let info = self.solve(engine, p, tolerance)?;
+        let info = self.solve(engine, &problem.data.fields, p, tolerance)?;
         if let Some(linear) = &mut self.linear {
             let [u, room] = &mut self.with_features;
             let columns = engine.columns(&self.x);
@@ -193,27 +195,27 @@ impl<E: Rowwise> Score<E> {
     ) -> f64 {
         self.joint.begin(engine, p);
         let of_mean = &mut self.cotangent[0];
-        let data = Some(&problem.data);
+        let data = &problem.data.fields;
         let (mut field, mut linear) = (0.0, 0.0);
         match &self.linear {
             None => {
                 engine.copy_columns(&self.x, &mut self.mean, &[(0, 0)]);
-                self.joint.add(engine, p, Columns::Mean, data, &mut self.mean, None, of_mean);
+                self.joint.add(engine, p, Columns::Mean, Some(data), &mut self.mean, None, of_mean);
             }
             Some(terms) => {
                 let [u, x] = &self.with_features;
                 engine.copy_columns(x, &mut self.mean, &[(0, 0)]);
                 self.joint.add(engine, p, Columns::Mean, None, &mut self.mean, None, of_mean);
                 engine.copy_columns(u, &mut self.mean, &[(0, 0)]);
-                let target = Some(&problem.data.y);
-                field = engine.residual(0.0, &problem.data.mask, target, &self.mean, of_mean);
+                let target = Some(&data.y);
+                field = engine.residual(0.0, &data.mask, target, &self.mean, of_mean);
                 linear = terms.log_density();
             }
         }
         self.joint.add_misfit(field);
         self.joint.write(&mut self.slots);
         engine.world().sum(&mut self.slots);
-        let log_det = |l: usize| problem.spectrum.log_det(&p.model.coefficients(l));
+        let log_det = |l: usize| problem.spectrum.log_det(&p.model.layers[l], p.model.gamma);
         let mut unused = vec![0.0; p.len()];
         let count = problem.data.count;
         joint::finish(p, count, &self.slots, log_det, &mut unused).log_joint + linear
@@ -249,12 +251,19 @@ impl<E: Rowwise> Score<E> {
     }
 
     /// Solves for the posterior mean and the deviations.
-    fn solve(&mut self, engine: &mut E, p: &Parameters, tolerance: f64) -> Result<Info> {
-        self.precision.prepare(engine, &p.model, p.sigma());
-        self.preconditioner.prepare(engine, &self.precision);
-        self.rhs.place_mean(engine, &mut self.precision, &mut self.w, &mut self.v, 0);
+    fn solve(
+        &mut self,
+        engine: &mut E,
+        data: &ObservedFields<E::Block>,
+        p: &Parameters,
+        tolerance: f64,
+    ) -> Result<Info> {
+        self.precision.prepare(engine, &p.model, p.gaussian().curvature());
+        self.preconditioner.follow(engine, &self.precision);
+        let sources = (&mut self.w, &mut self.v);
+        self.mean_source.place(engine, &mut self.precision, data, sources, 0);
         if let Some(linear) = &mut self.linear {
-            linear.place(engine, self.precision.sigma(), &mut self.v);
+            linear.place(engine, &self.precision, &mut self.v);
         }
         self.precision.right_hand_side(engine, &mut self.w, &self.v, &mut self.b);
         let options = cg::Options {
@@ -278,7 +287,7 @@ impl<E: Rowwise> Score<E> {
 
     /// The gradient from the mean and the first `probes` deviations.
     fn expect(&mut self, engine: &mut E, problem: &Problem<E>, p: &Parameters, probes: usize) {
-        let data = &problem.data;
+        let data = &problem.data.fields;
         let blocks = [&mut self.signs, &mut self.deviations, &mut self.cotangent[1]];
         blocks.into_iter().for_each(|block| engine.resize(block, probes));
         let places = &self.places[..probes];
@@ -306,8 +315,8 @@ impl<E: Rowwise> Score<E> {
 
         self.joint.write(&mut self.slots);
         engine.world().sum(&mut self.slots);
-        let log_det = |l: usize| problem.spectrum.log_det(&p.model.coefficients(l));
-        joint::finish(p, data.count, &self.slots, log_det, &mut self.gradient);
+        let log_det = |l: usize| problem.spectrum.log_det(&p.model.layers[l], p.model.gamma);
+        joint::finish(p, problem.data.count, &self.slots, log_det, &mut self.gradient);
     }
 }
 

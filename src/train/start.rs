@@ -2,7 +2,7 @@
 
 use super::Parameters;
 use crate::field::Engine;
-use crate::model::{Gamma, LayerParameters, Model};
+use crate::model::{Gamma, LayerParameters, LayerStart, Model};
 use crate::random::{Purpose, Stream};
 
 /// What of the model is fitted.
@@ -25,7 +25,7 @@ pub struct Shape {
 pub enum Start {
     /// A weak smoothness `ρ ≈ −0.5` in every layer, and `γ ≈ 0.3`.
     Plain,
-    /// The same in the last layer, and others that are almost the identity: a model of one layer
+    /// A weak smoothness in the last layer, and others that are almost the identity: a model of one layer
     /// that grows.
     Grown,
     /// One layer that takes differences and others that take means (`ρ > 0`), as data want that were
@@ -51,23 +51,19 @@ pub fn start<E: Engine>(engine: &E, shape: &Shape, seed: u64, start: Start) -> P
     let layers = (0..shape.layers as u64).map(|l| {
         let noise = |c: u64| size * (2.0 * stream.uniform(l, c) - 1.0);
         let last = l + 1 == shape.layers as u64;
-        let (theta2, theta3) = match start {
-            Start::Grown if !last => (0.0, IDENTITY),
-            Start::Means if !last => (MEAN, GAMMA),
-            Start::Means => (DIFFERENCE, GAMMA),
-            _ => (RHO, GAMMA),
+        let kind = match start {
+            Start::Grown if !last => LayerStart::Identity,
+            Start::Means if !last => LayerStart::Mean,
+            Start::Means => LayerStart::Difference,
+            _ => LayerStart::Smooth,
         };
-        let theta3 = theta3 + noise(0);
-        let gamma = match shape.gamma {
-            Gamma::Free => 1.0 / (1.0 + (-theta3).exp()),
-            Gamma::Fixed(value) => value,
-        };
-        LayerParameters {
-            theta1: 0.5 * noise(1) - gamma * log_degree,
-            theta2: theta2 + 0.5 * noise(2),
-            theta3,
+        let noise = LayerParameters {
+            log_alpha: 0.5 * noise(1),
+            artanh_rho: 0.5 * noise(2),
+            logit_gamma: noise(0),
             bias: 0.0,
-        }
+        };
+        LayerParameters::starting(kind, shape.gamma, log_degree, &noise)
     });
     let model = Model { layers: layers.collect(), gamma: shape.gamma };
     let log_sigma = shape.sigma.unwrap_or(SIGMA).ln();
@@ -75,12 +71,5 @@ pub fn start<E: Engine>(engine: &E, shape: &Shape, seed: u64, start: Start) -> P
     Parameters { model, log_sigma, bias: shape.bias, noise, scales: true }
 }
 
-/// `logit γ` of 0.3, and of almost no influence of the degree.
-const GAMMA: f64 = -0.85;
-const IDENTITY: f64 = -2.0;
-/// `artanh ρ` of a weak smoothness, of a mean and of a difference.
-const RHO: f64 = -0.5;
-const MEAN: f64 = 0.3;
-const DIFFERENCE: f64 = -1.0;
 /// Noise to begin with, in standard deviations of the data.
 const SIGMA: f64 = 0.3;

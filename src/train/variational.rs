@@ -6,7 +6,7 @@
 use super::joint::write_sums;
 use crate::field::rowwise::{AdamStep, Draw, Moving, Pull, Rowwise};
 use crate::field::{Engine, LayerSums, Output};
-use crate::model::{Gamma, LayerParameters, Model, PER_LAYER, Stack};
+use crate::model::{Gamma, LayerParameters, Model, Stack};
 use crate::random::Stream;
 
 /// `q` on an engine, and the blocks that a step takes.
@@ -170,9 +170,8 @@ impl<E: Rowwise> Variational<E> {
         logs
     }
 
-    /// Writes the local sums of the layers' gradients, [`PER_LAYER`] for each.
+    /// Writes the local sums of the layers' gradients.
     pub fn write(&self, slots: &mut [f64]) {
-        debug_assert_eq!(slots.len(), PER_LAYER * self.sums.len());
         write_sums(&self.sums, slots);
     }
 }

@@ -1,6 +1,5 @@
 //! Sparse Cholesky factors (faer's), and what is read off them.
 
-use crate::error::{Error, Result};
 use faer::dyn_stack::{MemBuffer, MemStack};
 use faer::sparse::linalg::SupernodalThreshold;
 use faer::sparse::linalg::cholesky::{
@@ -9,6 +8,20 @@ use faer::sparse::linalg::cholesky::{
 };
 use faer::sparse::{SparseColMatRef, SymbolicSparseColMatRef};
 use faer::{Par, Side};
+
+/// Why a matrix has no Cholesky factor here.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum FactorError {
+    /// A pivot is not positive.
+    #[error("the matrix is not positive definite in double precision")]
+    NotDefinite,
+    /// A factor that is stored in less than double precision has lost a pivot.
+    #[error("the factor is not positive definite as it is stored")]
+    NotDefiniteAsStored,
+    /// Room for the factor or the work on it cannot be had.
+    #[error("no memory for a sparse Cholesky factorisation: {0}")]
+    Memory(String),
+}
 
 /// The lower half of a sparse symmetric matrix, column by column, rows ascending.
 #[derive(Debug)]
@@ -47,16 +60,16 @@ pub struct Pattern {
 
 impl Pattern {
     /// Analyses the matrix, for a factor whose entries are to be read.
-    pub fn new(matrix: &Lower) -> Result<Self> {
+    pub fn new(matrix: &Lower) -> Result<Self, FactorError> {
         Self::analyse(matrix, SupernodalThreshold::FORCE_SIMPLICIAL)
     }
 
-    /// Analyses the matrix, for a factor to solve with: dense panels, see [`Panels`](super::panels).
-    pub fn to_solve(matrix: &Lower) -> Result<Self> {
+    /// Analyses the matrix, for a factor to solve with: dense panels, see [`Panels`](super::Panels).
+    pub fn to_solve(matrix: &Lower) -> Result<Self, FactorError> {
         Self::analyse(matrix, SupernodalThreshold::FORCE_SUPERNODAL)
     }
 
-    fn analyse(matrix: &Lower, threshold: SupernodalThreshold) -> Result<Self> {
+    fn analyse(matrix: &Lower, threshold: SupernodalThreshold) -> Result<Self, FactorError> {
         let n = matrix.size();
         let pattern = SymbolicSparseColMatRef::new_checked(n, n, &matrix.ends, None, &matrix.rows);
         let params = CholeskySymbolicParams {
@@ -65,7 +78,7 @@ impl Pattern {
         };
         factorize_symbolic_cholesky(pattern, Side::Lower, SymmetricOrdering::Amd, params)
             .map(|symbolic| Pattern { symbolic })
-            .map_err(|e| Error::Numeric(format!("sparse Cholesky factorisation: {e}")))
+            .map_err(|e| FactorError::Memory(e.to_string()))
     }
 
     /// Entries of the factor.
@@ -79,15 +92,15 @@ impl Pattern {
     }
 
     /// Computes the factor of a matrix of this pattern.
-    pub fn factorise(self, matrix: &Lower) -> Result<Factor> {
+    pub fn factorise(self, matrix: &Lower) -> Result<Factor, FactorError> {
         let symbolic = self.symbolic;
         let n = matrix.size();
         let pattern = SymbolicSparseColMatRef::new_checked(n, n, &matrix.ends, None, &matrix.rows);
         let view = SparseColMatRef::new(pattern, &matrix.values[..]);
         let mut values = vec![0.0; symbolic.len_val()];
         let need = symbolic.factorize_numeric_llt_scratch::<f64>(Par::Seq, Default::default());
-        let mut memory = MemBuffer::try_new(need)
-            .map_err(|_| Error::Numeric("no memory for a sparse Cholesky factorisation".into()))?;
+        let mut memory =
+            MemBuffer::try_new(need).map_err(|e| FactorError::Memory(format!("{e:?}")))?;
         symbolic
             .factorize_numeric_llt(
                 &mut values,
@@ -98,11 +111,7 @@ impl Pattern {
                 MemStack::new(&mut memory),
                 Default::default(),
             )
-            .map_err(|_| {
-                Error::Numeric(
-                    "the posterior precision is not positive definite in double precision".into(),
-                )
-            })?;
+            .map_err(|_| FactorError::NotDefinite)?;
         Ok(Factor { symbolic, values })
     }
 }

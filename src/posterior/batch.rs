@@ -1,29 +1,29 @@
 //! One batch of columns after another: right-hand sides, conjugate gradients with the preconditioner
 //! that suits them, and the linear model in the features.
 
-use super::{
-    Choice, Linear, Observations, Options, Precision, Preconditioner, Problem, cg, draw, schwarz,
-};
+use super::{Choice, Linear, MeanSource, Options, Precision, Preconditioner, Problem, draw};
 use crate::error::{CgError, Error, Result};
 use crate::field::rowwise::Rowwise;
+use crate::likelihood::ObservedFields;
 use crate::random::{Purpose, Stream};
+use crate::solver::{Refusal, cg, schwarz};
 
 /// Iterations after which `auto` takes conjugate gradients with the diagonal for slow, and turns to
 /// blocks: about what solving with blocks costs, which grows faster with the layers than a product
 /// does. Small graphs are a single block, cheap to make and solved for at once.
-fn patience(nodes: usize, layers: usize) -> usize {
+fn jacobi_budget(nodes: usize, layers: usize) -> usize {
     if nodes <= schwarz::Options::default().nodes { 100 } else { 200 * layers }
 }
 
 /// Blocks of a batch: right-hand sides `b` are made from `w` and `v`, solutions are in `x`.
-pub(super) struct Solver<E: Rowwise> {
+pub(super) struct Batch<E: Rowwise> {
     w: E::Block,
     v: E::Block,
     b: E::Block,
     x: E::Block,
     /// Samples before they are placed beside the columns of the mean and the features.
     drawn: [E::Block; 2],
-    data: Observations<E>,
+    mean: MeanSource<E>,
     /// Features, with room for `u = x + F c` and one more block.
     linear: Option<(Linear<E>, [E::Block; 2])>,
     work: cg::Workspace<E>,
@@ -32,16 +32,16 @@ pub(super) struct Solver<E: Rowwise> {
     preconditioner: Preconditioner<E>,
     /// Its name, after how many iterations it may still be replaced by blocks, and why there are none.
     pub name: &'static str,
-    patience: Option<usize>,
-    pub remark: Option<schwarz::Refusal>,
+    jacobi_budget: Option<usize>,
+    pub refusal: Option<Refusal>,
 }
 
-impl<E: Rowwise> Solver<E> {
+impl<E: Rowwise> Batch<E> {
     /// Room for `columns` columns, of which `samples` are samples in the first batch.
     pub fn new(
         engine: &mut E,
         precision: &Precision<E>,
-        problem: &Problem,
+        problem: &Problem<E>,
         options: &Options,
         columns: usize,
         samples: usize,
@@ -51,43 +51,43 @@ impl<E: Rowwise> Solver<E> {
             let noise = feature_noise(options.seed, 0);
             (Linear::new(engine, features, samples, noise), [block(), block()])
         });
-        let mut solver = Solver {
+        let mut batch = Batch {
             w: block(),
             v: block(),
             b: block(),
             x: block(),
             drawn: [engine.zeros(0), engine.zeros(0)],
-            data: Observations::new(engine, problem.y),
+            mean: MeanSource::new(engine),
             linear,
             work: cg::Workspace::new(engine),
             cg: options.cg,
             seed: options.seed,
             preconditioner: Preconditioner::none(engine),
             name: "none",
-            patience: None,
-            remark: None,
+            jacobi_budget: None,
+            refusal: None,
         };
         match options.preconditioner {
             Choice::None => {}
-            Choice::Schwarz if solver.turn_to_blocks(engine, precision) => {}
+            Choice::Schwarz if batch.turn_to_blocks(engine, precision) => {}
             chosen => {
-                solver.preconditioner = Preconditioner::exact_jacobi(engine, precision);
-                solver.name = "jacobi";
-                let patience = patience(engine.part().nodes, precision.coefficients().len());
-                let may_turn = chosen == Choice::Auto && options.cg.max_iterations > patience;
-                solver.patience = may_turn.then_some(patience);
+                batch.preconditioner = Preconditioner::exact_jacobi(engine, precision);
+                batch.name = "jacobi";
+                let budget = jacobi_budget(engine.part().nodes, precision.coefficients().len());
+                let may_turn = chosen == Choice::Auto && options.cg.max_iterations > budget;
+                batch.jacobi_budget = may_turn.then_some(budget);
             }
         }
-        solver
+        batch
     }
 
     /// Takes blocks as preconditioner, if there can be any.
     fn turn_to_blocks(&mut self, engine: &E, precision: &Precision<E>) -> bool {
         match Preconditioner::schwarz(engine, precision, &Default::default()) {
             Ok(made) => (self.preconditioner, self.name) = (made, "schwarz"),
-            Err(why) => self.remark = Some(why),
+            Err(why) => self.refusal = Some(why),
         }
-        self.remark.is_none()
+        self.refusal.is_none()
     }
 
     /// Solves for the mean and the features, if `first_batch`, and `count` samples from `first`.
@@ -96,6 +96,7 @@ impl<E: Rowwise> Solver<E> {
         &mut self,
         engine: &mut E,
         precision: &mut Precision<E>,
+        data: &ObservedFields<E::Block>,
         first_batch: bool,
         first: usize,
         count: usize,
@@ -106,13 +107,13 @@ impl<E: Rowwise> Solver<E> {
             .into_iter()
             .for_each(|block| engine.resize(block, ahead + count));
         if first_batch {
-            self.place(engine, precision, features, count);
+            self.place(engine, precision, data, features, count);
         } else {
             draw(engine, self.seed, first as u64, &mut self.w, &mut self.v);
         }
         precision.right_hand_side(engine, &mut self.w, &self.v, &mut self.b);
         let solved = self.conjugate_gradients(engine, precision);
-        let info = solved.map_err(|e| match self.remark {
+        let info = solved.map_err(|e| match self.refusal {
             Some(why) => Error::Numeric(format!("{e} (no preconditioner \"schwarz\" here: {why})")),
             None => e.into(),
         })?;
@@ -137,6 +138,7 @@ impl<E: Rowwise> Solver<E> {
         &mut self,
         engine: &mut E,
         precision: &mut Precision<E>,
+        data: &ObservedFields<E::Block>,
         features: usize,
         count: usize,
     ) {
@@ -148,11 +150,11 @@ impl<E: Rowwise> Solver<E> {
             engine.copy_columns(w, &mut self.w, &places);
             engine.copy_columns(v, &mut self.v, &places);
         }
-        self.data.place_mean(engine, precision, &mut self.w, &mut self.v, 0);
+        self.mean.place(engine, precision, data, (&mut self.w, &mut self.v), 0);
         if let Some((linear, _)) = &mut self.linear {
             let places: Vec<(usize, usize)> = (0..features).map(|c| (c, 1 + c)).collect();
             engine.copy_columns(&engine.zeros(features), &mut self.w, &places);
-            linear.place(engine, precision.sigma(), &mut self.v);
+            linear.place(engine, precision, &mut self.v);
         }
     }
 
@@ -162,13 +164,13 @@ impl<E: Rowwise> Solver<E> {
         precision: &mut Precision<E>,
     ) -> Result<cg::Info, CgError> {
         let mut options = self.cg;
-        if let Some(patience) = self.patience {
-            let short = cg::Options { max_iterations: patience, ..options };
+        if let Some(budget) = self.jacobi_budget {
+            let short = cg::Options { max_iterations: budget, ..options };
             match self.run(engine, precision, &short) {
                 Err(CgError::NoConvergence { .. } | CgError::NotAccurate { .. }) => {}
                 ended => return ended,
             }
-            self.patience = None;
+            self.jacobi_budget = None;
             // Without blocks it goes on from where it is.
             options.warm_start = !self.turn_to_blocks(engine, precision);
         }
@@ -181,7 +183,7 @@ impl<E: Rowwise> Solver<E> {
         precision: &mut Precision<E>,
         options: &cg::Options,
     ) -> Result<cg::Info, CgError> {
-        let Solver { preconditioner, b, x, work, .. } = self;
+        let Batch { preconditioner, b, x, work, .. } = self;
         cg::solve(engine, precision, preconditioner, b, x, options, work)
     }
 

@@ -109,7 +109,7 @@ impl Rotate for Vec<f64> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::rules::gauss_rules;
+    use super::super::gauss_rules::gauss_rules;
     use super::*;
     use crate::random::{Purpose, Stream};
 

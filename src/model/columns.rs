@@ -1,89 +1,47 @@
 //! The entries of `G = G_L ... G_1`, column by column: `G e_i` reaches `L` hops around node `i`.
 
+use super::layer::LayerEntries;
 use crate::error::{Error, Result};
 use crate::field::Coefficients;
+use crate::linalg::SparseColumns;
 use crate::partition::Overlap;
 use rayon::prelude::*;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
-/// Sparse columns of `G` for some rows of a [`Overlap`].
-pub struct Columns {
-    indptr: Vec<usize>,
-    rows: Vec<u32>,
-    values: Vec<f64>,
-    /// Rows are numbers below this.
-    height: usize,
-}
-
-/// Columns that one task computes; each task has a dense vector of its own.
+/// Columns of `G` that one task computes; each task has a dense vector of its own.
 const TASK: usize = 4096;
 
-impl Columns {
-    /// Columns of rows `0..count`. More than `limit` entries are an error: on graphs with hubs,
-    /// `L` hops may be the whole graph.
-    pub fn new(
-        overlap: &Overlap,
-        layers: &[Coefficients],
-        count: usize,
-        limit: usize,
-    ) -> Result<Self> {
-        let layers = Layers::new(overlap, layers);
-        let mut columns = Columns::empty(overlap.ids.len());
-        // A few tasks at a time, so that the limit is met before memory is.
-        let starts: Vec<usize> = (0..count).step_by(TASK).collect();
-        for starts in starts.chunks(rayon::current_num_threads().max(1)) {
-            let made: Vec<Columns> = starts
-                .par_iter()
-                .map(|&start| {
-                    let mut task = Columns::empty(overlap.ids.len());
-                    let mut walk = Walk::new(&layers);
-                    (start..count.min(start + TASK)).for_each(|i| task.push(walk.column(i)));
-                    task
-                })
-                .collect();
-            for task in made {
-                let before = columns.rows.len();
-                columns.indptr.extend(task.indptr[1..].iter().map(|end| before + end));
-                columns.rows.extend(task.rows);
-                columns.values.extend(task.values);
-            }
-            if columns.rows.len() > limit {
-                return Err(Error::Numeric(format!(
-                    "the entries of G do not fit: more than {limit} after {} of {count} nodes",
-                    columns.indptr.len() - 1
-                )));
-            }
+/// Columns of rows `0..count` of an overlap. More than `limit` entries are an error: on graphs with
+/// hubs, `L` hops may be the whole graph.
+pub fn columns_of(
+    overlap: &Overlap,
+    layers: &[Coefficients],
+    count: usize,
+    limit: usize,
+) -> Result<SparseColumns> {
+    let layers = Layers::new(overlap, layers);
+    let mut columns = SparseColumns::new(overlap.ids.len());
+    // A few tasks at a time, so that the limit is met before memory is.
+    let starts: Vec<usize> = (0..count).step_by(TASK).collect();
+    for starts in starts.chunks(rayon::current_num_threads().max(1)) {
+        let made: Vec<SparseColumns> = starts
+            .par_iter()
+            .map(|&start| {
+                let mut task = SparseColumns::new(overlap.ids.len());
+                let mut walk = Walk::new(&layers);
+                (start..count.min(start + TASK)).for_each(|i| task.push(walk.column(i)));
+                task
+            })
+            .collect();
+        made.into_iter().for_each(|task| columns.append(task));
+        if columns.entries() > limit {
+            return Err(Error::Numeric(format!(
+                "the entries of G do not fit: more than {limit} after {} of {count} nodes",
+                columns.count()
+            )));
         }
-        Ok(columns)
     }
-
-    fn empty(height: usize) -> Self {
-        Columns { indptr: vec![0], rows: Vec::new(), values: Vec::new(), height }
-    }
-
-    fn push(&mut self, column: impl Iterator<Item = (u32, f64)>) {
-        for (row, value) in column {
-            self.rows.push(row);
-            self.values.push(value);
-        }
-        self.indptr.push(self.rows.len());
-    }
-
-    /// Rows are numbers below this.
-    pub fn height(&self) -> usize {
-        self.height
-    }
-
-    /// Number of columns.
-    pub fn count(&self) -> usize {
-        self.indptr.len() - 1
-    }
-
-    /// Rows and values of a column, in the order of the rows of the overlap.
-    pub fn column(&self, i: usize) -> (&[u32], &[f64]) {
-        let range = self.indptr[i]..self.indptr[i + 1];
-        (&self.rows[range.clone()], &self.values[range])
-    }
+    Ok(columns)
 }
 
 /// `(GᵀG)_ii` of the owned rows without keeping any column; nothing if that would mean to visit
@@ -109,32 +67,17 @@ pub fn squares(overlap: &Overlap, layers: &[Coefficients], limit: usize) -> Opti
     tasks.map(|tasks| tasks.concat())
 }
 
-/// The layers on a overlap, entry by entry.
+/// The layers on an overlap, entry by entry.
 pub struct Layers<'a> {
     overlap: &'a Overlap,
-    factors: Vec<Factors>,
+    entries: Vec<LayerEntries>,
 }
 
 impl<'a> Layers<'a> {
     /// Takes over the coefficients.
     pub fn new(overlap: &'a Overlap, layers: &[Coefficients]) -> Self {
-        let factors = layers.iter().map(|c| Factors::new(overlap, c)).collect();
-        Layers { overlap, factors }
-    }
-}
-
-/// `s_i` and `ρ s_i / d_i` of a layer.
-struct Factors {
-    own: Vec<f64>,
-    neighbour: Vec<f64>,
-}
-
-impl Factors {
-    fn new(overlap: &Overlap, c: &Coefficients) -> Self {
-        let scale = |d: &f64| (c.alpha.ln() + c.gamma * d.ln()).exp();
-        let own: Vec<f64> = overlap.degree.iter().map(scale).collect();
-        let neighbour = own.iter().zip(&overlap.degree).map(|(s, d)| c.rho * s / d).collect();
-        Factors { own, neighbour }
+        let entries = layers.iter().map(|c| LayerEntries::new(c, &overlap.degree)).collect();
+        Layers { overlap, entries }
     }
 }
 
@@ -167,10 +110,10 @@ impl<'a> Walk<'a> {
 
     /// Columns of some rows; nothing if these have more than `limit` entries. Their rows have
     /// numbers of their own, in the order in which they are met.
-    pub fn columns(&mut self, members: &[u32], limit: usize) -> Option<Columns> {
+    pub fn columns(&mut self, members: &[u32], limit: usize) -> Option<SparseColumns> {
         let mut numbers = std::mem::take(&mut self.numbers);
         numbers.resize(self.marked.len(), u32::MAX);
-        let mut columns = Columns::empty(0);
+        let mut columns = SparseColumns::new(0);
         let mut met: Vec<u32> = Vec::new();
         for &i in members {
             columns.push(self.column(i as usize).map(|(k, value)| {
@@ -181,14 +124,14 @@ impl<'a> Walk<'a> {
                 }
                 (*number, value)
             }));
-            if columns.rows.len() > limit {
+            if columns.entries() > limit {
                 break;
             }
         }
-        columns.height = met.len();
+        columns.set_height(met.len());
         met.iter().for_each(|&k| numbers[k as usize] = u32::MAX);
         self.numbers = numbers;
-        Some(columns).filter(|columns| columns.rows.len() <= limit)
+        Some(columns).filter(|columns| columns.entries() <= limit)
     }
 
     /// Rows (ascending) and values of `G e_i`.
@@ -200,11 +143,11 @@ impl<'a> Walk<'a> {
 
     /// `G e_i`: `(G_l v)_k = s_k v_k + ρ (s_k/d_k) Σ_j w_kj v_j`, spread from each `j` reached.
     fn go(&mut self, i: usize) {
-        let Layers { overlap, factors } = self.layers;
+        let Layers { overlap, entries } = self.layers;
         self.reached.drain(..).for_each(|k| self.values[k as usize] = 0.0);
         self.values[i] = 1.0;
         self.reached.push(i as u32);
-        for layer in factors {
+        for layer in entries {
             for &j in &self.reached {
                 let j = j as usize;
                 let v = std::mem::take(&mut self.values[j]);

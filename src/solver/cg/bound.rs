@@ -1,6 +1,6 @@
 //! How far a solution of conjugate gradients is off, from the coefficients of its steps alone.
 
-use crate::logdet::Tridiagonal;
+use crate::linalg::Tridiagonal;
 
 /// The steps of one column, and what follows from them about the error `e = x − x_k`.
 ///

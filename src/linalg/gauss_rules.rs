@@ -8,7 +8,7 @@ use super::tridiagonal::{SWEEPS, Tridiagonal};
 use pulp::{Arch, Simd, WithSimd};
 
 /// Nodes, ascending, and weights of every matrix.
-pub(super) fn gauss_rules(matrices: &[Tridiagonal]) -> Vec<Vec<(f64, f64)>> {
+pub(crate) fn gauss_rules(matrices: &[Tridiagonal]) -> Vec<Vec<(f64, f64)>> {
     let together = |some: &[Tridiagonal]| match some.len() {
         ..=8 => Arch::new().dispatch(Together::<8>::new(some)),
         9..=16 => Arch::new().dispatch(Together::<16>::new(some)),

@@ -9,9 +9,9 @@
 //!
 //! Here: how `L` is stored. What is done with it is in [`substitution`].
 
+use super::factor::FactorError;
 use super::factor::{Factor, Panel, Pattern};
 use super::substitution::{self, Scratch};
-use crate::error::{Error, Result};
 
 /// Rows of a panel that are worked on together: their sums stay in registers.
 pub(super) const TILE: usize = 4;
@@ -83,7 +83,7 @@ impl Panels {
     }
 
     /// Stores a factor made by [`Pattern::to_solve`].
-    pub fn new(factor: &Factor, store: Store) -> Result<Self> {
+    pub fn new(factor: &Factor, store: Store) -> Result<Self, FactorError> {
         let order = factor.order().iter().map(|&row| row as u32).collect();
         let (scale, shapes, rows) = layout(factor)?;
         let mut panels = Panels { order, scale, shapes, rows, values: Values::Double(Vec::new()) };
@@ -94,7 +94,7 @@ impl Panels {
         Ok(panels)
     }
 
-    fn pack<T: Stored>(&self, factor: &Factor) -> Result<Vec<T>> {
+    fn pack<T: Stored>(&self, factor: &Factor) -> Result<Vec<T>, FactorError> {
         let mut values = Vec::with_capacity(self.shapes.iter().map(|s| s.entries()).sum());
         for ((panel, l), &shape) in factor.panels().zip(&self.shapes) {
             let (width, height) = (shape.width, shape.width + shape.below);
@@ -107,7 +107,7 @@ impl Panels {
                     let pivot = values[values.len() - (end - i)].load();
                     // So small beside the rest of its row: the block is singular as stored.
                     if !(pivot > 0.0 && pivot.is_finite()) {
-                        return Err(out_of_range());
+                        return Err(FactorError::NotDefiniteAsStored);
                     }
                 }
             }
@@ -129,12 +129,8 @@ impl Panels {
     }
 }
 
-fn out_of_range() -> Error {
-    Error::Numeric("the posterior precision is not positive definite as it is stored".into())
-}
-
 /// Scales of all rows, shapes of all panels, and the rows below their triangles.
-fn layout(factor: &Factor) -> Result<(Vec<f64>, Vec<Shape>, Vec<u32>)> {
+fn layout(factor: &Factor) -> Result<(Vec<f64>, Vec<Shape>, Vec<u32>), FactorError> {
     let mut largest = vec![0.0f64; factor.order().len()];
     let (mut shapes, mut rows) = (Vec::new(), Vec::new());
     for (panel, l) in factor.panels() {
@@ -152,7 +148,7 @@ fn layout(factor: &Factor) -> Result<(Vec<f64>, Vec<Shape>, Vec<u32>)> {
         }
     }
     if !largest.iter().all(|most| most.is_normal()) {
-        return Err(out_of_range());
+        return Err(FactorError::NotDefiniteAsStored);
     }
     // 2^−k of a number in [2^k, 2^(k+1)): the exponent alone, mirrored.
     let mirrored = |most: f64| f64::from_bits((2046 << 52) - (most.to_bits() & (2047 << 52)));
@@ -227,7 +223,7 @@ mod tests {
         matrix
     }
 
-    fn panels(full: &Mat<f64>, store: Store) -> Result<Panels> {
+    fn panels(full: &Mat<f64>, store: Store) -> Result<Panels, FactorError> {
         let matrix = lower(full);
         let pattern = Pattern::to_solve(&matrix)?;
         let entries = Panels::entries(&pattern);

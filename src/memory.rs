@@ -14,7 +14,7 @@ const BLOCKS: usize = 20;
 
 /// Columns of a batch out of `total`: what was asked for, or a tile, or what fits into half of
 /// the memory that is left. All ranks call it and get the same.
-pub(super) fn batch<E: Engine>(engine: &E, asked: Option<usize>, total: usize) -> Result<usize> {
+pub(crate) fn batch<E: Engine>(engine: &E, asked: Option<usize>, total: usize) -> Result<usize> {
     let world = engine.world();
     let column = (engine.part().ids.len() * BLOCKS * 8) as f64;
     let left = share(world, 1.0);
@@ -43,7 +43,7 @@ pub(super) fn batch<E: Engine>(engine: &E, asked: Option<usize>, total: usize) -
 }
 
 /// This rank's share of some fraction of the memory that is left on its machine, in bytes.
-pub(super) fn share(world: &World, fraction: f64) -> f64 {
+pub(crate) fn share(world: &World, fraction: f64) -> f64 {
     available().map_or(f64::INFINITY, |bytes| fraction * bytes / world.local_size() as f64)
 }
 

@@ -1,12 +1,12 @@
-//! Entries of `Q̃ = GᵀG + σ⁻² I_m` from the columns of `G`.
+//! Entries of `GᵀG + diag(w)` from the columns of a sparse `G`.
 
-use super::columns::Columns;
+use super::SparseColumns;
 use super::factor::Lower;
 use rayon::prelude::*;
 
-/// Columns of `G`, and the same by rows, to find the columns that meet in one.
+/// Columns of `G`, and its entries by rows: columns that share a row are found there.
 pub struct Gram {
-    columns: Columns,
+    columns: SparseColumns,
     /// Where rows of `G` begin, and which column and value each entry has.
     starts: Vec<usize>,
     by_row: Vec<u32>,
@@ -18,7 +18,7 @@ const TASK: usize = 512;
 
 impl Gram {
     /// Sorts the entries of the columns by rows.
-    pub fn new(columns: Columns) -> Self {
+    pub fn new(columns: SparseColumns) -> Self {
         let (n, rows) = (columns.count(), columns.height());
         let mut starts = vec![0usize; rows + 1];
         (0..n).for_each(|j| columns.column(j).0.iter().for_each(|&k| starts[k as usize + 1] += 1));
@@ -42,9 +42,8 @@ impl Gram {
         self.starts.windows(2).map(|w| (w[1] - w[0]).pow(2)).sum()
     }
 
-    /// The lower half of `Q̃_AA` for the columns `A` that are here, in their order, with `weight`
-    /// `σ⁻² m` of each: column `j` holds `⟨G e_i, G e_j⟩` for all `i` after `j` whose columns share
-    /// a row with that of `j`.
+    /// The lower half of `GᵀG + diag(weight)`, column by column: column `j` holds `⟨G e_i, G e_j⟩` for
+    /// all `i >= j` whose columns share a row with that of `j`.
     pub fn lower(&self, weight: &[f64]) -> Lower {
         let n = self.columns.count();
         let tasks: Vec<Lower> = (0..n.div_ceil(TASK))
