@@ -1,6 +1,6 @@
 //! From a million nodes in files, or from nothing, to a dataset: the whole program, file to file.
 //!
-//! The limits (issue 2): CSV import of 1M nodes and 3M edges within 6 s, `synth mesh` of 1M nodes
+//! The limits: CSV import of 1M nodes and 3M edges within 6 s, `synth mesh` of 1M nodes
 //! within 10 s.
 
 use criterion::{Criterion, criterion_group, criterion_main};

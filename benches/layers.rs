@@ -3,11 +3,11 @@
 
 use criterion::{BatchSize, BenchmarkId, Criterion, Throughput, criterion_group, criterion_main};
 use dgmrf::comm::World;
-use dgmrf::dataset::synth;
 use dgmrf::field::{Coefficients, Engine, native::Native};
 use dgmrf::graph::Graph;
 use dgmrf::partition::{Part, Partition, order::Order};
 use dgmrf::random::{Purpose, Stream};
+use dgmrf::synth;
 
 const COEFFICIENTS: Coefficients = Coefficients { alpha: 1.2, rho: -0.8, gamma: 0.5, bias: 0.1 };
 

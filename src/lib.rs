@@ -6,20 +6,24 @@
 //! calls rooms to its left:
 //!
 //! ```text
-//!  files ─► graph ─► dataset ─► comm ─► partition ─► field ─► model ─► logdet ─► posterior ─►
-//!  checkpoint ─► train ─► metrics ─► config ─► cli
+//!  files ─► graph ─► dataset ─► comm ─► partition ─► linalg ─► field ─► model ─► likelihood ─►
+//!  solver ─► synth ─► logdet ─► posterior ─► checkpoint ─► train ─► metrics ─► config ─► cli
 //! ```
 //!
 //! | room | what it holds |
 //! |---|---|
 //! | [`graph`] | symmetric CSR graphs: cleaning, components, k-hop, Delaunay |
-//! | [`dataset`] | a graph with values at its nodes; the HDF5 file, importers, generators |
+//! | [`dataset`] | a graph with values at its nodes: the HDF5 file, importers, masks |
 //! | [`comm`] | the ranks of an MPI job: reductions, halo exchange, failing together |
-//! | [`partition`] | METIS parts, the order of their rows, their file |
+//! | [`partition`] | METIS parts, the order of their rows, their overlap, their file |
+//! | [`linalg`] | sparse and dense linear algebra on the host: factors, Gauss rules |
 //! | [`field`] | blocks of node values and the engines that compute on them, native and torch |
-//! | [`model`] | parameters and the stack of layers: forward, transpose, gradient |
+//! | [`model`] | a layer with all that follows from its parameters; the stack of layers |
+//! | [`likelihood`] | what turns the field into data: observations and their noise |
+//! | [`solver`] | conjugate gradients for any operator, and preconditioners |
+//! | [`synth`] | generated graphs and fields whose law is known |
 //! | [`logdet`] | the spectrum of a graph, and `log|det G|` of layers from it |
-//! | [`posterior`] | `x | y, θ`: conjugate gradients, mean, samples, variances |
+//! | [`posterior`] | `x | y, θ`: precision, mean, samples, variances |
 //! | [`checkpoint`] | the state of a run on disk, continued bit for bit |
 //! | [`train`] | fitting the parameters: the marginal likelihood, the ELBO, the loop around them |
 //! | [`metrics`] | scores of predictions |
@@ -28,11 +32,13 @@
 //!
 //! Shared by all: [`Error`], [`random`] (numbers as a function of seed, node and column),
 //! [`profile`] (where the time goes) and [`progress`] (bars on a terminal, lines otherwise).
+//! `docs/architecture.md` follows the data from `dgmrf run` to the arithmetic of a layer;
+//! `docs/notation.md` lists symbols and their names in the code.
 //!
 //! # From a graph to a layer
 //!
 //! ```
-//! use dgmrf::{comm::World, dataset::synth, field::{Engine, native::Native}};
+//! use dgmrf::{comm::World, field::{Engine, native::Native}, synth};
 //! use dgmrf::model::{Gamma, Model, Stack};
 //! use dgmrf::partition::{self, Options, Partition};
 //! use dgmrf::random::{Purpose, Stream};
@@ -79,6 +85,7 @@ pub mod progress;
 pub mod random;
 pub mod solver;
 mod storage;
+pub mod synth;
 pub mod train;
 
 pub use error::{CgError, Error, Result, WithPath};

@@ -66,7 +66,7 @@ const fn mix(mut x: u64) -> u64 {
 
 /// 2^64 / golden ratio, odd: spreads small counters over the word.
 const GOLDEN: u64 = 0x9E37_79B9_7F4A_7C15;
-/// The same for words of one node.
+/// Spreads the numbers of the words of one node, as [`GOLDEN`] does counters.
 const WORD: u64 = 0xD6E8_FEB8_6659_FD93;
 
 impl Stream {

@@ -289,8 +289,7 @@ fn steps(graph: &Graph, columns: usize) -> Vec<Vec<f64>> {
 /// come out, bit for bit, on any number of threads.
 #[test]
 fn krylov_steps_on_many_rows() {
-    let (_, mesh) =
-        dgmrf::dataset::synth::random_graph(9000, 1, Default::default()).expect("a mesh");
+    let (_, mesh) = dgmrf::synth::random_graph(9000, 1, Default::default()).expect("a mesh");
     let pool = |threads: usize| {
         rayon::ThreadPoolBuilder::new().num_threads(threads).build().expect("threads")
     };

@@ -86,7 +86,7 @@ proptest! {
 
 #[test]
 fn metis_balances_what_it_is_told() {
-    let mesh = dgmrf::dataset::synth::random_graph(20_000, 1, Default::default()).unwrap().1;
+    let mesh = dgmrf::synth::random_graph(20_000, 1, Default::default()).unwrap().1;
     for (balance, edges) in [(Balance::Edges, true), (Balance::Nodes, false)] {
         let options = Options { balance, ..Options::default() };
         let owner = partition::divide(&mesh, 4, &options).unwrap();
@@ -100,7 +100,7 @@ fn metis_balances_what_it_is_told() {
 
 #[test]
 fn the_locality_order_is_local() {
-    let mesh = dgmrf::dataset::synth::random_graph(10_000, 1, Default::default()).unwrap().1;
+    let mesh = dgmrf::synth::random_graph(10_000, 1, Default::default()).unwrap().1;
     let spread = |order| {
         let part = Partition::new(&mesh, vec![0; 10_000], 1, order).unwrap().part(0);
         let row_of = |k: usize| part.indptr.partition_point(|&p| p <= k as u64) - 1;

@@ -4,11 +4,12 @@
 //! equations, and from the posteriors published with the paper's data.
 
 use dgmrf::dataset::Dataset;
-use dgmrf::dataset::synth::{self, Dgmrf, LayerParameters, Mix, Observation, Prior, mix, truth};
 use dgmrf::graph::delaunay::Weighting;
 use dgmrf::graph::{EdgeList, Graph, k_hop};
+use dgmrf::model::LayerSpec;
 use dgmrf::progress::Progress;
 use dgmrf::random::{Purpose, Stream};
+use dgmrf::synth::{self, Dgmrf, Mix, Observation, Prior, mix, truth};
 use faer::Mat;
 use faer::linalg::solvers::{DenseSolveCore, Solve};
 use rayon::prelude::*;
@@ -18,7 +19,7 @@ use std::process::{Command, Output};
 // ---- dense references ---------------------------------------------------------------------
 
 /// `G = α D^γ + β D^(γ-1) A`, entry by entry.
-fn dense_layer(graph: &Graph, p: LayerParameters) -> Mat<f64> {
+fn dense_layer(graph: &Graph, p: LayerSpec) -> Mat<f64> {
     let n = graph.nodes();
     let mut a = Mat::<f64>::zeros(n, n);
     for (i, j, w) in graph.edge_iter() {
@@ -37,7 +38,7 @@ fn inverse(a: &Mat<f64>) -> Mat<f64> {
 }
 
 /// Mean and precision of a stack of layers: `g(x) = G x + c`.
-fn dense_dgmrf(graph: &Graph, layers: &[LayerParameters]) -> (Mat<f64>, Mat<f64>) {
+fn dense_dgmrf(graph: &Graph, layers: &[LayerSpec]) -> (Mat<f64>, Mat<f64>) {
     let n = graph.nodes();
     let mut g = Mat::<f64>::identity(n, n);
     let mut c = Mat::<f64>::zeros(n, 1);
@@ -108,8 +109,8 @@ fn assert_law(
 #[test]
 fn dgmrf_samples_have_the_law_of_the_layers() {
     let layers = [
-        LayerParameters { bias: 0.7, ..LayerParameters::default() },
-        LayerParameters { alpha: 0.8, beta: 0.5, gamma: 0.4, bias: -0.3 },
+        LayerSpec { bias: 0.7, ..LayerSpec::default() },
+        LayerSpec { alpha: 0.8, beta: 0.5, gamma: 0.4, bias: -0.3, theta2: None },
     ];
     for weighting in [Weighting::None, Weighting::InverseRelative { epsilon: 0.01 }] {
         let graph = small_graph(weighting);
@@ -125,12 +126,12 @@ fn dgmrf_samples_have_the_law_of_the_layers() {
 #[test]
 fn dense_samples_have_the_law_of_the_hop_graph() {
     let graph = k_hop(&small_graph(Weighting::None), 3).unwrap();
-    let (mean, q) = dense_dgmrf(&graph, &[LayerParameters::default()]);
-    let prior = Dgmrf::new(&graph, &[LayerParameters::default()]).unwrap();
+    let (mean, q) = dense_dgmrf(&graph, &[LayerSpec::default()]);
+    let prior = Dgmrf::new(&graph, &[LayerSpec::default()]).unwrap();
     assert_law(&prior, &mean, &inverse(&q), &q, 200);
 }
 
-fn dense_mix(graphs: &[Graph], parameters: &[LayerParameters]) -> Mat<f64> {
+fn dense_mix(graphs: &[Graph], parameters: &[LayerSpec]) -> Mat<f64> {
     let n = graphs[0].nodes();
     graphs.iter().zip(parameters).fold(Mat::zeros(n, n), |q, (graph, &p)| {
         let g = dense_layer(graph, p);
@@ -151,7 +152,7 @@ fn mix_samples_have_the_law_of_the_sum() {
 #[test]
 fn intrinsic_mix_is_drawn_beside_the_constants() {
     let graphs = mix::hop_graphs(&small_graph(Weighting::None), 4).unwrap();
-    let parameters = [LayerParameters { alpha: 1.0, ..LayerParameters::default() }; 4];
+    let parameters = [LayerSpec { alpha: 1.0, ..LayerSpec::default() }; 4];
     let q = dense_mix(&graphs, &parameters);
     let prior = Mix::new(&graphs, &parameters).unwrap();
     assert!(prior.is_intrinsic());
@@ -163,9 +164,9 @@ fn intrinsic_mix_is_drawn_beside_the_constants() {
 
 #[test]
 fn random_mix_parameters_follow_the_paper() {
-    let all: Vec<LayerParameters> = (0..500).flat_map(|s| mix::random_parameters(4, s)).collect();
+    let all: Vec<LayerSpec> = (0..500).flat_map(|s| mix::random_parameters(4, s)).collect();
     assert!(all.iter().all(|p| (0.5..1.5).contains(&p.alpha) && (-1.1..-0.1).contains(&p.beta)));
-    let mean = |f: fn(&LayerParameters) -> f64| all.iter().map(f).sum::<f64>() / all.len() as f64;
+    let mean = |f: fn(&LayerSpec) -> f64| all.iter().map(f).sum::<f64>() / all.len() as f64;
     // The mean of 2000 uniforms has a standard error of 0.0065.
     assert!((mean(|p| p.alpha) - 1.0).abs() < 0.03);
     assert!((mean(|p| p.beta) + 0.6).abs() < 0.03);
@@ -208,8 +209,8 @@ fn assert_near(a: &[f64], b: &[f64], tolerance: f64) {
 fn truth_is_the_conditional_of_the_joint_gaussian() {
     let options = Observation { noise: 0.05, mask_fraction: 0.4, ..Observation::default() };
     let layers = [
-        LayerParameters { bias: 0.7, ..LayerParameters::default() },
-        LayerParameters { alpha: 0.8, beta: 0.5, gamma: 0.4, bias: -0.3 },
+        LayerSpec { bias: 0.7, ..LayerSpec::default() },
+        LayerSpec { alpha: 0.8, beta: 0.5, gamma: 0.4, bias: -0.3, theta2: None },
     ];
     let graph = small_graph(Weighting::InverseRelative { epsilon: 0.01 });
     let data = synth::observe(&Dgmrf::new(&graph, &layers).unwrap(), graph.clone(), &options);
@@ -264,17 +265,17 @@ fn assert_reproduces(prior: &dyn Prior, data: &Dataset, mean: &[f64], std: &[f64
 fn true_parameters_reproduce_the_papers_posteriors() {
     for layers in 1..=3 {
         let Some((data, mean, std)) = paper_data(&format!("synth_dgmrf_l{layers}")) else { return };
-        let prior = Dgmrf::new(&data.graph, &vec![LayerParameters::default(); layers]).unwrap();
+        let prior = Dgmrf::new(&data.graph, &vec![LayerSpec::default(); layers]).unwrap();
         assert_reproduces(&prior, &data, &mean, &std);
     }
     let (data, mean, std) = paper_data("dense3").unwrap();
     let dense = k_hop(&data.graph, 3).unwrap();
-    let prior = Dgmrf::new(&dense, &[LayerParameters::default()]).unwrap();
+    let prior = Dgmrf::new(&dense, &[LayerSpec::default()]).unwrap();
     assert_reproduces(&prior, &data, &mean, &std);
 
     let (data, mean, std) = paper_data("mix50").unwrap();
     let graphs = mix::hop_graphs(&data.graph, 4).unwrap();
-    let parameters = [LayerParameters { alpha: 1.0, ..LayerParameters::default() }; 4];
+    let parameters = [LayerSpec { alpha: 1.0, ..LayerSpec::default() }; 4];
     assert_reproduces(&Mix::new(&graphs, &parameters).unwrap(), &data, &mean, &std);
 }
 

@@ -1,11 +1,12 @@
 //! `dgmrf synth`: datasets whose law is known, and meshes for scaling studies.
 
 use crate::dataset::Dataset;
-use crate::dataset::synth::mesh::{self, Kind, Mesh};
-use crate::dataset::synth::{self, Dgmrf, LayerParameters, Mix, Observation, WriteTruth, mix};
 use crate::error::{Error, Result};
 use crate::graph;
 use crate::graph::delaunay::Weighting;
+use crate::model::LayerSpec;
+use crate::synth::mesh::{self, Kind, Mesh};
+use crate::synth::{self, Dgmrf, Mix, Observation, WriteTruth, mix};
 use std::path::PathBuf;
 
 /// Generate a dataset: samples of known models, or large meshes.
@@ -177,19 +178,20 @@ impl From<Weights> for Weighting {
 }
 
 impl Parameters {
-    fn per_layer(&self, layers: usize) -> Result<Vec<LayerParameters>> {
+    fn per_layer(&self, layers: usize) -> Result<Vec<LayerSpec>> {
         let alpha = spread("alpha", &self.alpha, layers, "layers")?;
         let beta = spread("beta", &self.beta, layers, "layers")?;
         let gamma = spread("gamma", &self.gamma, layers, "layers")?;
         let bias = spread("bias", &self.bias, layers, "layers")?;
-        let layer = |l: usize| LayerParameters {
+        let layer = |l: usize| LayerSpec {
             alpha: alpha[l],
             beta: beta[l],
             gamma: gamma[l],
             bias: bias[l],
+            theta2: None,
         };
-        let all: Vec<LayerParameters> = (0..layers).map(layer).collect();
-        all.iter().try_for_each(LayerParameters::check_invertible)?;
+        let all: Vec<LayerSpec> = (0..layers).map(layer).collect();
+        all.iter().try_for_each(LayerSpec::check_invertible)?;
         Ok(all)
     }
 }
@@ -246,8 +248,7 @@ pub(super) fn run(args: Args) -> Result<()> {
                 false => {
                     let alpha = spread("alpha", &alpha, hops, "hops")?;
                     let beta = spread("beta", &beta, hops, "hops")?;
-                    let term =
-                        |(&alpha, &beta)| LayerParameters { alpha, beta, gamma: 1.0, bias: 0.0 };
+                    let term = |(&alpha, &beta)| LayerSpec { alpha, beta, ..LayerSpec::default() };
                     alpha.iter().zip(&beta).map(term).collect()
                 }
             };
@@ -281,15 +282,7 @@ fn at_least_one(name: &str, count: usize) -> Result<()> {
     }
 }
 
-fn summary(data: &Dataset, layers: &[LayerParameters]) -> serde_json::Value {
-    let layers: Vec<_> = layers
-        .iter()
-        .map(|p| {
-            serde_json::json!({
-                "alpha": p.alpha, "beta": p.beta, "gamma": p.gamma, "bias": p.bias
-            })
-        })
-        .collect();
+fn summary(data: &Dataset, layers: &[LayerSpec]) -> serde_json::Value {
     serde_json::json!({
         "name": data.name,
         "nodes": data.nodes(),

@@ -1,12 +1,11 @@
 //! A graph with values at its nodes: the unit that users bring and that every later room reads.
 //!
 //! Here: the [`Dataset`] in memory, its HDF5 file ([`Dataset::read`], [`Dataset::write`]), masks
-//! ([`mask`]), and the two ways to get one: [`import`] (from files) and [`synth`] (generated).
+//! ([`mask`]), and how files become one: [`import`]. (Generated data: [`crate::synth`].)
 
 mod file;
 pub mod import;
 pub mod mask;
-pub mod synth;
 
 pub use file::{FORMAT, Header, VERSION};
 

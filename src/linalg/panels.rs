@@ -172,7 +172,7 @@ impl Stored for f64 {
 }
 
 impl Stored for f32 {
-    /// Nothing below the normal numbers: they are slow, and 10³⁸ times smaller than their row.
+    /// Rounds; subnormal numbers become zero: they are slow, and 10³⁸ times smaller than their row.
     fn store(value: f64) -> Self {
         let rounded = value as f32;
         if rounded.is_subnormal() { 0.0 } else { rounded }

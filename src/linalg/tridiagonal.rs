@@ -94,7 +94,7 @@ trait Rotate {
     fn rotate(&mut self, i: usize, s: f64, c: f64);
 }
 
-/// Nothing: eigenvalues alone.
+/// No vector: eigenvalues alone are wanted.
 impl Rotate for () {
     fn rotate(&mut self, _: usize, _: f64, _: f64) {}
 }

@@ -1,6 +1,6 @@
 //! Log-determinants: `Σ f(λ)` over the spectrum of `Ã = D^-½ A D^-½`.
 //!
-//! A layer is `G = α D^γ (I + ρ D⁻¹A)`, and `D⁻¹A` is similar to `Ã`, so (paper, Eq. 9 and
+//! A layer is `G = α D^γ (I + ρ D⁻¹A)`, and `D⁻¹A` is similar to `Ã`, so (paper, Eq. 14 and
 //! appendix C)
 //!
 //! ```text

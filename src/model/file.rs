@@ -1,6 +1,6 @@
 //! `model.json`: a fitted model as people and scripts read it (layout in `docs/formats.md`).
 
-use super::layer::LayerRecord;
+use super::layer::LayerSpec;
 use super::{Gamma, Model};
 use crate::error::{Error, Result, WithPath};
 use crate::storage;
@@ -59,14 +59,14 @@ struct Document {
     sigma: f64,
     standardise: Standardise,
     gamma: Gamma,
-    layers: Vec<LayerRecord>,
+    layers: Vec<LayerSpec>,
 }
 
 impl ModelFile {
     /// Writes the file as a whole or not at all.
     pub fn write(&self, path: &Path) -> Result<()> {
         let gamma = self.model.gamma;
-        let layers = self.model.layers.iter().map(|layer| LayerRecord::exact(layer, gamma));
+        let layers = self.model.layers.iter().map(|layer| LayerSpec::exact(layer, gamma));
         let document = Document {
             format: FORMAT.into(),
             version: VERSION,

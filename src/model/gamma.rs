@@ -8,7 +8,7 @@ pub enum Gamma {
     /// Learned, `γ = sigmoid θ₃`.
     #[default]
     Free,
-    /// The same given value in every layer, in `[0, 1]`.
+    /// One given value for every layer, in `[0, 1]`.
     Fixed(f64),
 }
 

@@ -1,7 +1,7 @@
 //! One layer of the model: everything that follows from its four parameters, written once.
 //!
 //! ```text
-//! out = b + s ∘ (h + ρ D⁻¹A h),    s_i = α d_i^γ       (paper, Eq. 7, with ρ = β/α)
+//! out = b + s ∘ (h + ρ D⁻¹A h),    s_i = α d_i^γ       (paper, Eq. 5, with ρ = β/α)
 //! α = exp θ₁,   ρ = tanh θ₂,   γ = sigmoid θ₃          (paper, appendix B)
 //! ```
 //!
@@ -139,7 +139,7 @@ impl LayerParameters {
         }
     }
 
-    /// `log|det G|` and its gradient (paper, Eq. 9), from what the graph contributes:
+    /// `log|det G|` and its gradient (paper, Eq. 14), from what the graph contributes:
     ///
     /// ```text
     /// log|det G| = N log α + γ Σ log d + Σ log(1 + ρ λ)
@@ -236,10 +236,11 @@ impl LayerEntries {
     }
 }
 
-/// A layer as files hold it: in `model.json`, and in each line of `metrics.jsonl`.
+/// A layer as people and files write it: on the command line, in `model.json`, and in each line of
+/// `metrics.jsonl`. The default is that of the paper's synthetic data (appendix E.1).
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct LayerRecord {
+pub struct LayerSpec {
     /// `α`.
     pub alpha: f64,
     /// `β = ρ α`.
@@ -253,17 +254,41 @@ pub struct LayerRecord {
     pub theta2: Option<f64>,
 }
 
-impl LayerRecord {
+impl Default for LayerSpec {
+    fn default() -> Self {
+        LayerSpec { alpha: 1.2, beta: -1.0, gamma: 1.0, bias: 0.0, theta2: None }
+    }
+}
+
+impl LayerSpec {
     /// The coefficients, for people: without `theta2`.
     pub fn rounded(layer: &LayerParameters, gamma: Gamma) -> Self {
         let c = layer.coefficients(gamma);
         let (beta, theta2) = (c.rho * c.alpha, None);
-        LayerRecord { alpha: c.alpha, beta, gamma: c.gamma, bias: c.bias, theta2 }
+        LayerSpec { alpha: c.alpha, beta, gamma: c.gamma, bias: c.bias, theta2 }
+    }
+
+    /// The coefficients as they are written, also those that no layer can be fitted to (`|β| >= α`).
+    pub fn coefficients(&self) -> Coefficients {
+        let LayerSpec { alpha, beta, gamma, bias, .. } = *self;
+        Coefficients { alpha, rho: beta / alpha, gamma, bias }
+    }
+
+    /// `|β| < α` makes the layer invertible on every graph.
+    pub fn check_invertible(&self) -> Result<()> {
+        let LayerSpec { alpha, beta, .. } = self;
+        if beta.abs() < *alpha {
+            return Ok(());
+        }
+        Err(Error::Setting(format!(
+            "alpha {alpha}, beta {beta}: |beta| must be smaller than alpha, or the layer need not \
+             be invertible and the field has no proper law"
+        )))
     }
 
     /// All that is needed to have the layer back.
     pub fn exact(layer: &LayerParameters, gamma: Gamma) -> Self {
-        LayerRecord { theta2: Some(layer.artanh_rho), ..Self::rounded(layer, gamma) }
+        LayerSpec { theta2: Some(layer.artanh_rho), ..Self::rounded(layer, gamma) }
     }
 
     /// The layer; `theta2`, where it stands, has the last word on `β/α` and must agree with it.

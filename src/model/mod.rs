@@ -14,7 +14,7 @@ mod start;
 
 pub use file::{ModelFile, Standardise};
 pub use gamma::Gamma;
-pub use layer::{LayerParameters, LogDet, Parameter};
+pub use layer::{LayerParameters, LayerSpec, LogDet, Parameter};
 pub use stack::{After, Stack};
 pub use start::LayerStart;
 

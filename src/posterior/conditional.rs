@@ -1,4 +1,4 @@
-//! Each node given all but its surroundings: what Rao–Blackwellised variances are made of.
+//! Each node given all nodes but those around it: what Rao–Blackwellised variances are made of.
 
 use crate::linalg::SparseColumns;
 use crate::partition::Overlap;

@@ -9,7 +9,7 @@ use crate::partition::Overlap;
 use crate::solver::Operator;
 use crate::solver::schwarz::{Assemble, Assembly};
 
-/// `Q̃ = GᵀG + W`, the precision of `x | y, θ` where the data add a diagonal `W` (paper, Eq. posterior,
+/// `Q̃ = GᵀG + W`, the precision of `x | y, θ` where the data add a diagonal `W` (paper, Eq. 1,
 /// with `W = σ⁻² I_m` for Gaussian noise). Never formed: a product is `2L` sweeps over the graph, for
 /// all columns of a block at once.
 pub struct Precision<E: Engine> {

@@ -1,4 +1,4 @@
-//! Fitting by the evidence lower bound, as in the paper (Eq. elbo):
+//! Fitting by the evidence lower bound, as in the paper (Eq. 7):
 //!
 //! ```text
 //! E_q[log p(y, x | θ)] + H[q],   H[q] = Σ log ξ + Σ log τ + log|det G̃| + ½ N (1 + log 2π)

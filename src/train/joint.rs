@@ -1,6 +1,6 @@
 //! `E[log p(y, x | θ, σ)]` and its gradient, for columns `x` from anywhere.
 //!
-//! With `z = g(x)`, `N` nodes and `M` of them observed (paper, Eq. 12):
+//! With `z = g(x)`, `N` nodes and `M` of them observed (paper, Eq. 8):
 //!
 //! ```text
 //! −log p(y, x) = ½ ‖z‖² − Σ_l log|det G_l| + ½ σ⁻² Σ_i m_i (y_i − x_i)² + M log σ + ½ (N + M) log 2π

@@ -1,4 +1,4 @@
-//! Fitting by the marginal likelihood `log p(y | θ)` (DESIGN: "the fast road").
+//! Fitting by the marginal likelihood `log p(y | θ)`.
 //!
 //! The score comes from Fisher's identity with exact posterior samples ([`super::score`]); its
 //! random signs are fixed, so this is the maximisation of a smooth function of `4L + 1` parameters.

@@ -184,7 +184,7 @@ impl Quadratic {
             .collect()
     }
 
-    /// The opposite of [`Quadratic::to_numbers`]; nothing if the numbers do not fit together.
+    /// Reads what [`Quadratic::to_numbers`] gave; nothing if the numbers do not fit together.
     pub fn from_numbers(numbers: &[f64]) -> Option<Self> {
         let (&n, rest) = numbers.split_first()?;
         let n = n as usize;

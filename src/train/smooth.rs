@@ -89,7 +89,7 @@ impl Smooth {
         [&numbers[..], &self.recent].concat()
     }
 
-    /// The opposite of [`Smooth::to_numbers`].
+    /// Takes over what [`Smooth::to_numbers`] gave; nothing if the numbers do not fit.
     pub fn restore(&mut self, numbers: &[f64]) -> Option<()> {
         let (&[sum, count, first, best, last], recent) = numbers.split_first_chunk()?;
         (self.sum, self.count, self.first, self.best) = (sum, count as u64, first, best);

@@ -1,4 +1,4 @@
-//! The variational distribution `q = N(ν, S Sᵀ)`, `S = diag(ξ) G̃ diag(τ)` (paper, Eq. vi_layers).
+//! The variational distribution `q = N(ν, S Sᵀ)`, `S = diag(ξ) G̃ diag(τ)` (paper, Eq. 11).
 //!
 //! `G̃` is a stack of layers like those of the model, without biases; with none of them `S = diag(ξ)`
 //! (mean field). `ξ` and `τ` are positive, `softplus` of what Adam moves.

@@ -11,7 +11,7 @@ pub type Layer = (f64, f64, f64, f64);
 /// Row-major `N x N`.
 pub type Matrix = Vec<Vec<f64>>;
 
-/// Paper Eq. (layerG): `G = α D^γ + β D^(γ-1) A`.
+/// Paper, Eq. 6: `G = α D^γ + β D^(γ-1) A`.
 pub fn layer(graph: &Graph, &(alpha, beta, gamma, _): &Layer) -> Matrix {
     let n = graph.nodes();
     let mut g = vec![vec![0.0; n]; n];

@@ -125,7 +125,7 @@ impl<E: Rowwise> Marginal<E> {
         };
         for _ in 0..REJECTIONS {
             if !self.promising(&now) {
-                // Nothing left, it seems; the second derivatives of this place have the last word.
+                // Nothing left, it seems: second derivatives made at this very place decide.
                 let best = now.fresh || self.refresh(engine, &mut now, &mut iterations)?;
                 if !best || !self.promising(&now) {
                     self.end(now);
@@ -133,12 +133,13 @@ impl<E: Rowwise> Marginal<E> {
                 }
             }
             let proposed = now.curvature.step(&now.gradient, now.radius, &options, !now.fresh);
-            if self.try_step(engine, &mut now, &proposed, &mut iterations)? {
-                self.descent = Some(now);
-                return Ok(iterations);
-            }
-            if now.refused == u32::MAX {
-                break;
+            match self.try_step(engine, &mut now, &proposed, &mut iterations)? {
+                Tried::Taken => {
+                    self.descent = Some(now);
+                    return Ok(iterations);
+                }
+                Tried::Refused => {}
+                Tried::NothingLeft => break,
             }
         }
         // No step helps: within the accuracy of the gradient this is the bottom.
@@ -159,14 +160,14 @@ impl<E: Rowwise> Marginal<E> {
         }
     }
 
-    /// Whether a step was taken; what it has shown of curvature and radius is kept in any case.
+    /// Tries a step. What it has shown of curvature and radius is kept, taken or not.
     fn try_step(
         &mut self,
         engine: &mut E,
         now: &mut Descent,
         proposed: &Step,
         iterations: &mut usize,
-    ) -> Result<bool> {
+    ) -> Result<Tried> {
         let length = proposed.step.iter().map(|s| s * s).sum::<f64>().sqrt();
         let base = self.vector();
         let vector: Vec<f64> = base.iter().zip(&proposed.step).map(|(a, b)| a + b).collect();
@@ -178,7 +179,7 @@ impl<E: Rowwise> Marginal<E> {
             Err(_) => {
                 self.score.forget();
                 now.radius = 0.25 * length;
-                return Ok(false);
+                return Ok(Tried::Refused);
             }
         }
         let found = self.score.gradient().to_vec();
@@ -190,20 +191,28 @@ impl<E: Rowwise> Marginal<E> {
         } else if ratio < 0.25 {
             now.radius = 0.5 * length;
         }
-        let taken = ratio > 0.05;
-        if taken {
+        if ratio > 0.05 {
             (now.gradient, now.fresh, now.refused) = (found, false, 0);
             self.parameters = trial;
             self.objective += gained;
-        } else {
-            now.refused += 1;
-            // What the step has shown may be enough for a better one; not twice.
-            if !now.fresh && now.refused > 1 && !self.refresh(engine, now, iterations)? {
-                now.refused = u32::MAX;
-            }
+            return Ok(Tried::Taken);
         }
-        Ok(taken)
+        now.refused += 1;
+        // What the step has shown may be enough for a better one; not twice.
+        let again = !now.fresh && now.refused > 1;
+        let left = !again || self.refresh(engine, now, iterations)?;
+        Ok(if left { Tried::Refused } else { Tried::NothingLeft })
     }
+}
+
+/// What became of a step that was tried.
+enum Tried {
+    /// The fit stands where the step led.
+    Taken,
+    /// The fit stands where it was; a better step may be found.
+    Refused,
+    /// The fit stands where it was, and second derivatives made there show no evidence gained.
+    NothingLeft,
 }
 
 /// Steps that are tried before giving up.

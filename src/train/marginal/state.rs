@@ -42,7 +42,7 @@ pub(super) fn save<E: Rowwise>(fit: &Marginal<E>, engine: &E) -> State {
     State { step: fit.step, numbers, fields: fields.collect() }
 }
 
-/// The opposite of [`save`].
+/// Takes over what [`save`] gave.
 pub(super) fn restore<E: Rowwise>(
     fit: &mut Marginal<E>,
     engine: &mut E,

@@ -2,9 +2,9 @@
 
 use super::Prior;
 use crate::error::{Error, Result};
+use crate::linalg::dense::InverseFactor;
 use crate::progress::Progress;
-use faer::{Mat, Par, Side};
-use rayon::prelude::*;
+use faer::Mat;
 
 /// What an ideal method would answer.
 #[derive(Debug, Clone, PartialEq)]
@@ -31,47 +31,23 @@ pub fn posterior(prior: &dyn Prior, y: &[f64], observed: &[bool], noise: f64) ->
     for (i, row) in sparse.outer_iterator().enumerate() {
         row.iter().for_each(|(j, v)| precision[(i, j)] = *v);
     }
-    let mut information = prior.information();
+    let mut information = prior.information()?;
     for i in (0..n).filter(|&i| observed[i]) {
         precision[(i, i)] += weight;
         information[i] += weight * y[i];
     }
     progress.advance(1);
 
-    let factor = precision.llt(Side::Lower).map_err(|_| {
+    let factor = InverseFactor::new(precision).ok_or_else(|| {
         Error::Numeric(
             "the precision of the true posterior is not positive definite in double precision"
                 .into(),
         )
     })?;
-    drop(precision);
     progress.advance(1);
-
-    let mut inverse = Mat::<f64>::zeros(n, n);
-    faer::linalg::triangular_inverse::invert_lower_triangular(
-        inverse.as_mut(),
-        factor.L(),
-        Par::rayon(0),
-    );
-    drop(factor);
-    // L⁻¹ gives both answers: μ̃ = L⁻ᵀ (L⁻¹ h) and the column norms.
-    let mut white = vec![0.0; n];
-    for (j, h) in information.iter().enumerate() {
-        lower(&inverse, j).zip(&mut white[j..]).for_each(|(l, w)| *w += l * h);
-    }
-    let (mean, std_y) = (0..n)
-        .into_par_iter()
-        .map(|j| {
-            let mean = lower(&inverse, j).zip(&white[j..]).map(|(l, w)| l * w).sum::<f64>();
-            let variance = lower(&inverse, j).map(|l| l * l).sum::<f64>();
-            (mean, (variance + noise * noise).sqrt())
-        })
-        .unzip();
+    let mean = factor.solve(&information);
+    let variance = factor.inverse_diagonal();
     progress.advance(1);
+    let std_y = variance.into_iter().map(|v| (v + noise * noise).sqrt()).collect();
     Ok(Posterior { mean, std_y })
-}
-
-/// Column `j` of a lower triangular matrix, from the diagonal down.
-fn lower(matrix: &Mat<f64>, j: usize) -> impl Iterator<Item = &f64> {
-    matrix.col(j).try_as_col_major().into_iter().flat_map(move |c| &c.as_slice()[j..])
 }

@@ -4,22 +4,21 @@
 //! A [`Prior`] is a Gaussian field that can be sampled exactly: [`Dgmrf`] (paper E.1; on a k-hop
 //! graph it is the paper's *Dense*) and [`Mix`]. [`observe`] turns one into a [`Dataset`]: noise,
 //! mask and, on small graphs, the true posterior ([`truth`]). [`mesh`] makes graphs of millions
-//! of nodes with a smooth field instead. Both priors stand on one operator, [`Layer`].
+//! of nodes with a smooth field instead. Both priors are made of the layers of the model, and drawn
+//! with the solver of inference.
 //!
 //! Every draw is a function of the seed and the node, so a dataset can be made again anywhere.
 
-pub mod cg;
 mod dgmrf;
-mod layer;
 pub mod mesh;
 pub mod mix;
 pub mod truth;
+mod whole;
 
 pub use dgmrf::Dgmrf;
-pub use layer::{Layer, LayerParameters};
 pub use mix::Mix;
 
-use super::{Dataset, Truth, mask};
+use crate::dataset::{Dataset, Truth, mask};
 use crate::error::{Error, Result};
 use crate::graph::Graph;
 use crate::graph::delaunay::{self, Weighting};
@@ -40,7 +39,12 @@ pub trait Prior {
     fn precision(&self) -> sprs::CsMat<f64>;
 
     /// The information vector `h = Q μ`.
-    fn information(&self) -> Vec<f64>;
+    fn information(&self) -> Result<Vec<f64>>;
+}
+
+/// Standard normal numbers of all nodes.
+fn white_noise(nodes: usize, stream: Stream, column: u64) -> Vec<f64> {
+    (0..nodes as u64).into_par_iter().map(|i| stream.normal(i, column)).collect()
 }
 
 /// When the true posterior is computed; it takes `O(N³)` time and `O(N²)` memory.
@@ -113,11 +117,11 @@ impl Observation {
 /// from the one the prior lives on).
 ///
 /// ```
-/// use dgmrf::dataset::synth::{self, Dgmrf, LayerParameters, Observation};
-/// use dgmrf::{graph::delaunay, progress::Progress};
+/// use dgmrf::synth::{self, Dgmrf, Observation};
+/// use dgmrf::{graph::delaunay, model::LayerSpec};
 /// let points = synth::uniform_points(50, 1);
 /// let graph = delaunay::graph(&points, delaunay::Weighting::None)?;
-/// let prior = Dgmrf::new(&graph, &[LayerParameters::default(); 2])?;
+/// let prior = Dgmrf::new(&graph, &[LayerSpec::default(); 2])?;
 /// let data = synth::observe(&prior, graph.clone(), &Observation::default())?;
 /// assert_eq!(data.observed_count(), 38); // 25 % of 50, rounded down, are hidden
 /// assert!(data.truth.unwrap().post_std.unwrap().iter().all(|&s| s > 0.01));
