@@ -69,6 +69,34 @@ pub enum Error {
     #[error(transparent)]
     Cg(#[from] CgError),
 
+    // ---- fits ---------------------------------------------------------------------
+    /// A fit cannot go on.
+    #[error(
+        "training stopped: {source} ({})",
+        checkpoint.map_or("there is no checkpoint".to_owned(), |step| {
+            format!("the last good checkpoint is that of step {step}")
+        })
+    )]
+    Stopped {
+        /// Why.
+        source: Box<Error>,
+        /// Step of the last good checkpoint.
+        checkpoint: Option<u64>,
+    },
+    /// A signal has ended a fit before it was finished.
+    #[error(
+        "training was interrupted by a signal; {}",
+        if *saved {
+            "its checkpoint is written, and the same command goes on from there"
+        } else {
+            "checkpoints are switched off, so nothing is left of it"
+        }
+    )]
+    Interrupted {
+        /// Whether there is a checkpoint to go on from.
+        saved: bool,
+    },
+
     // ---- ranks ----------------------------------------------------------------
     /// Another rank failed; all ranks stop together with its message.
     #[error("rank {rank}: {message}")]

@@ -7,7 +7,8 @@
 //!
 //! ```text
 //!  files ─► graph ─► dataset ─► comm ─► partition ─► linalg ─► field ─► model ─► likelihood ─►
-//!  solver ─► synth ─► logdet ─► posterior ─► checkpoint ─► train ─► metrics ─► config ─► cli
+//!  solver ─► synth ─► logdet ─► posterior ─► checkpoint ─► train ─► metrics ─► config ─► run ─►
+//!  cli
 //! ```
 //!
 //! | room | what it holds |
@@ -28,10 +29,11 @@
 //! | [`train`] | fitting the parameters: the marginal likelihood, the ELBO, the loop around them |
 //! | [`metrics`] | scores of predictions |
 //! | [`config`] | the TOML settings of a run |
-//! | [`cli`] | one file per subcommand of the `dgmrf` program |
+//! | [`run`] | the stages of a run, its directory, what settings mean to the rooms |
+//! | [`cli`] | arguments and tables of the `dgmrf` program, one file per subcommand |
 //!
 //! Shared by all: [`Error`], [`random`] (numbers as a function of seed, node and column),
-//! [`profile`] (where the time goes) and [`progress`] (bars on a terminal, lines otherwise).
+//! [`profile`] (where the time goes) and [`progress`] (what is going on, told to an observer).
 //! `docs/architecture.md` follows the data from `dgmrf run` to the arithmetic of a layer;
 //! `docs/notation.md` lists symbols and their names in the code.
 //!
@@ -63,6 +65,9 @@
 
 #![warn(missing_docs)]
 
+#[macro_use]
+mod words;
+
 pub mod checkpoint;
 pub mod cli;
 pub mod comm;
@@ -83,6 +88,7 @@ pub mod posterior;
 pub mod profile;
 pub mod progress;
 pub mod random;
+pub mod run;
 pub mod solver;
 mod storage;
 pub mod synth;

@@ -30,17 +30,45 @@ pub enum Phase {
     Reduce,
 }
 
-const PHASES: [(Phase, &str); 9] = [
-    (Phase::Layer, "layer"),
-    (Phase::Adjoint, "adjoint"),
-    (Phase::Gradient, "gradient"),
-    (Phase::Vector, "vector"),
-    (Phase::Random, "random"),
-    (Phase::HaloPack, "halo pack"),
-    (Phase::HaloPost, "halo post"),
-    (Phase::HaloWait, "halo wait"),
-    (Phase::Reduce, "reduce"),
+const PHASES: [Phase; 9] = [
+    Phase::Layer,
+    Phase::Adjoint,
+    Phase::Gradient,
+    Phase::Vector,
+    Phase::Random,
+    Phase::HaloPack,
+    Phase::HaloPost,
+    Phase::HaloWait,
+    Phase::Reduce,
 ];
+
+impl Phase {
+    /// Name for tables and JSON.
+    pub fn name(self) -> &'static str {
+        match self {
+            Phase::Layer => "layer",
+            Phase::Adjoint => "adjoint",
+            Phase::Gradient => "gradient",
+            Phase::Vector => "vector",
+            Phase::Random => "random",
+            Phase::HaloPack => "halo pack",
+            Phase::HaloPost => "halo post",
+            Phase::HaloWait => "halo wait",
+            Phase::Reduce => "reduce",
+        }
+    }
+
+    /// Whether it is part of a halo exchange.
+    pub fn is_halo(self) -> bool {
+        matches!(self, Phase::HaloPack | Phase::HaloPost | Phase::HaloWait)
+    }
+}
+
+impl serde::Serialize for Phase {
+    fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.serialize_str(self.name())
+    }
+}
 
 struct Tally {
     count: AtomicU64,
@@ -93,16 +121,16 @@ pub fn stop(phase: Phase, timer: Timer, bytes: u64, messages: u64) {
 
 /// Seconds that this rank has spent in halo exchanges so far: packing, posting and waiting.
 pub fn halo_seconds() -> f64 {
-    let halo = [Phase::HaloPack, Phase::HaloPost, Phase::HaloWait];
-    let spent = |phase: Phase| TALLIES[phase as usize].nanoseconds.load(Relaxed);
-    halo.map(spent).iter().sum::<u64>() as f64 * 1e-9
+    let halo = PHASES.iter().filter(|phase| phase.is_halo());
+    let spent = |&phase: &Phase| TALLIES[phase as usize].nanoseconds.load(Relaxed);
+    halo.map(spent).sum::<u64>() as f64 * 1e-9
 }
 
 /// One line of the profile, over all ranks.
 #[derive(Debug, Clone, PartialEq, serde::Serialize)]
 pub struct Line {
-    /// Name of the phase.
-    pub phase: &'static str,
+    /// The kind of work.
+    pub phase: Phase,
     /// Events, the largest count of any rank.
     pub count: u64,
     /// Seconds on the slowest rank.
@@ -134,13 +162,13 @@ pub fn collect(max: impl FnOnce(&mut [f64]), sum: impl FnOnce(&mut [f64])) -> Ve
     max(&mut largest);
     sum(&mut totals);
     let mut lines = Vec::new();
-    for ((&(_, name), high), total) in
+    for ((&phase, high), total) in
         PHASES.iter().zip(largest.chunks_exact(3)).zip(totals.chunks_exact(4))
     {
         if high[0] > 0.0 {
             let (seconds, fastest) = (high[1], -high[2]);
             lines.push(Line {
-                phase: name,
+                phase,
                 count: high[0] as u64,
                 seconds,
                 mean_seconds: total[2] / total[3], // the last sums up to the number of ranks
@@ -163,7 +191,7 @@ pub fn table(lines: &[Line]) -> String {
     for l in lines {
         text += &format!(
             "{:<10} {:>9} {:>11.4} {:>8.2} {:>11.2} {:>10} {:>8.2}\n",
-            l.phase,
+            l.phase.name(),
             l.count,
             l.seconds,
             l.imbalance,

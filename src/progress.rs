@@ -1,113 +1,191 @@
-//! Progress for people: a bar on a terminal, plain lines otherwise, nothing when quiet.
+//! Progress and warnings of long work, told to whoever wants to know: an [`Observer`].
+//!
+//! Rooms say what they do ([`Progress`], [`warning`], [`note`]) and never print. What they say goes
+//! to the observer of the thread, set for the length of a call by [`observed_by`]; the `dgmrf`
+//! program sets one that writes to the terminal ([`crate::cli::Terminal`]). Without one nothing is
+//! shown. Only rank 0 of a job speaks.
+//!
+//! ```
+//! use dgmrf::progress::{self, Observer, Progress};
+//! use std::{cell::RefCell, rc::Rc};
+//!
+//! /// Keeps the warnings for later.
+//! #[derive(Default)]
+//! struct Collected(RefCell<Vec<String>>);
+//! impl Observer for Collected {
+//!     fn warning(&self, message: &str) {
+//!         self.0.borrow_mut().push(message.to_owned());
+//!     }
+//! }
+//!
+//! let collected = Rc::new(Collected::default());
+//! progress::observed_by(collected.clone(), || {
+//!     let mut progress = Progress::new("counting", 3);
+//!     (0..3).for_each(|_| progress.advance(1));
+//!     progress::warning("three is not many");
+//! });
+//! assert_eq!(*collected.0.borrow(), ["three is not many"]);
+//! ```
 
-use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
-use std::io::IsTerminal;
-use std::time::{Duration, Instant};
+use std::cell::RefCell;
+use std::rc::Rc;
+use std::time::Instant;
 
-/// Progress of one piece of work with a known length.
-///
-/// Work that ends within a second shows nothing. On a terminal a bar follows; otherwise (log
-/// files, batch jobs) a line appears every ten seconds.
-pub struct Progress {
-    bar: ProgressBar,
-    what: String,
-    total: u64,
-    done: u64,
-    /// Steps that were done before, by somebody else.
-    before: u64,
-    start: Instant,
-    spoken: Instant,
-    lines: bool,
-}
-
-const QUIET_FIRST: Duration = Duration::from_secs(1);
-const LINE_EVERY: Duration = Duration::from_secs(10);
-
-impl Progress {
-    /// Progress towards `total` steps, shown on standard error.
-    pub fn new(what: &str, total: u64) -> Self {
-        let terminal = std::io::stderr().is_terminal();
-        let bar = ProgressBar::with_draw_target(Some(total), ProgressDrawTarget::hidden());
-        if let Ok(style) = ProgressStyle::with_template(
-            "{msg:<28} [{bar:30}] {percent:>3}%  {elapsed}, {eta} to go  {per_sec}",
-        ) {
-            bar.set_style(style.progress_chars("=> "));
-        }
-        bar.set_message(what.to_owned());
-        let now = Instant::now();
-        Progress {
-            bar,
-            what: what.into(),
-            total,
-            done: 0,
-            before: 0,
-            start: now,
-            spoken: now,
-            lines: !terminal,
-        }
+/// Who is told what goes on. Everything may be ignored, and is by default.
+pub trait Observer {
+    /// Work begins. What is returned follows it, and is dropped when the work ends.
+    fn work(&self, _begun: &Work) -> Option<Box<dyn Follower>> {
+        None
     }
 
-    /// Progress that is never shown, for library use and for ranks other than 0.
-    pub fn silent() -> Self {
-        let mut progress = Progress::new("", 0);
-        progress.total = u64::MAX;
-        progress.lines = false;
-        progress.start += Duration::from_secs(1 << 30);
+    /// Something is not as it should be, but the work goes on.
+    fn warning(&self, _message: &str) {}
+
+    /// Something a user may want to know.
+    fn note(&self, _message: &str) {}
+}
+
+/// Follows one piece of work.
+pub trait Follower {
+    /// The work has come this far.
+    fn update(&mut self, work: &Work);
+}
+
+/// A piece of work with a known length.
+#[derive(Debug, Clone)]
+pub struct Work {
+    /// What is done, with what there is to say at the moment.
+    pub what: String,
+    /// Steps in all.
+    pub total: u64,
+    /// Steps that are done.
+    pub done: u64,
+    /// Steps that were done before the start, by somebody else: they do not count for the speed.
+    pub before: u64,
+    /// When the work began.
+    pub start: Instant,
+}
+
+/// An observer that ignores everything.
+struct Silent;
+
+impl Observer for Silent {}
+
+thread_local! {
+    static OBSERVER: RefCell<Rc<dyn Observer>> = RefCell::new(Rc::new(Silent));
+}
+
+/// Does `work` while `observer` is told what goes on in this thread; afterwards, also after a
+/// panic, the observer from before is back.
+pub fn observed_by<R>(observer: Rc<dyn Observer>, work: impl FnOnce() -> R) -> R {
+    struct Restore(Option<Rc<dyn Observer>>);
+    impl Drop for Restore {
+        fn drop(&mut self) {
+            if let Some(before) = self.0.take() {
+                OBSERVER.with(|observer| observer.replace(before));
+            }
+        }
+    }
+    let _restore = Restore(Some(OBSERVER.with(|now| now.replace(observer))));
+    work()
+}
+
+fn observer() -> Rc<dyn Observer> {
+    OBSERVER.with(|observer| observer.borrow().clone())
+}
+
+/// Tells the observer of this thread that something is not as it should be.
+pub fn warning(message: impl AsRef<str>) {
+    observer().warning(message.as_ref());
+}
+
+/// Tells the observer of this thread something that a user may want to know.
+pub fn note(message: impl AsRef<str>) {
+    observer().note(message.as_ref());
+}
+
+/// Progress of one piece of work, as the one who does it tells it.
+pub struct Progress {
+    work: Work,
+    follower: Option<Box<dyn Follower>>,
+}
+
+impl Progress {
+    /// Begins work of `total` steps, followed by the observer of this thread.
+    pub fn new(what: &str, total: u64) -> Self {
+        let mut progress = Progress::silent();
+        (progress.work.what, progress.work.total) = (what.into(), total);
+        progress.follower = observer().work(&progress.work);
         progress
+    }
+
+    /// Progress that nobody follows, for ranks other than 0.
+    pub fn silent() -> Self {
+        let start = Instant::now();
+        let work = Work { what: String::new(), total: 0, done: 0, before: 0, start };
+        Progress { work, follower: None }
     }
 
     /// There is more to do than was known at first.
     pub fn extend(&mut self, steps: u64) {
-        self.total = self.total.saturating_add(steps);
-        self.bar.set_length(self.total);
+        self.work.total = self.work.total.saturating_add(steps);
+        self.tell();
     }
 
-    /// What there is to say at the moment, beside the bar.
+    /// What there is to say at the moment, beside the count.
     pub fn note(&mut self, what: &str) {
-        what.clone_into(&mut self.what);
-        self.bar.set_message(what.to_owned());
+        what.clone_into(&mut self.work.what);
+        self.tell();
     }
 
     /// Goes on with work of which `steps` were done earlier: they do not count for the speed.
     pub fn begin_at(&mut self, steps: u64) {
-        (self.done, self.before) = (steps, steps);
-        self.bar.set_position(steps);
-        self.bar.reset_eta();
+        (self.work.done, self.work.before) = (steps, steps);
+        self.tell();
     }
 
     /// `steps` more are done.
     pub fn advance(&mut self, steps: u64) {
-        self.done += steps;
-        let now = Instant::now();
-        if now.saturating_duration_since(self.start) < QUIET_FIRST {
-            return;
-        }
-        if self.lines {
-            if now.saturating_duration_since(self.spoken) >= LINE_EVERY {
-                self.spoken = now;
-                eprintln!("{}", self.line((now - self.start).as_secs_f64()));
-            }
-            return;
-        }
-        if self.bar.is_hidden() {
-            self.bar.set_draw_target(ProgressDrawTarget::stderr());
-        }
-        self.bar.set_position(self.done);
+        self.work.done += steps;
+        self.tell();
     }
 
-    /// What a log file gets: `ELBO 2.0195: 5000 of 50000 (10 %), 520/s, 87 s to go`.
-    fn line(&self, seconds: f64) -> String {
-        let Progress { what, done, total, .. } = self;
-        let rate = (done - self.before) as f64 / seconds.max(1e-9);
-        let percent = 100 * done / (*total).max(1);
-        let left = total.saturating_sub(*done) as f64 / rate.max(1e-9);
-        let rate = if rate < 10.0 { format!("{rate:.2}") } else { format!("{rate:.0}") };
-        format!("{what}: {done} of {total} ({percent} %), {rate}/s, {left:.0} s to go")
+    fn tell(&mut self) {
+        if let Some(follower) = &mut self.follower {
+            follower.update(&self.work);
+        }
     }
 }
 
-impl Drop for Progress {
-    fn drop(&mut self) {
-        self.bar.finish_and_clear();
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[derive(Default)]
+    struct Heard(RefCell<Vec<String>>);
+
+    impl Observer for Heard {
+        fn work(&self, begun: &Work) -> Option<Box<dyn Follower>> {
+            self.0.borrow_mut().push(format!("{} of {}", begun.what, begun.total));
+            None
+        }
+
+        fn warning(&self, message: &str) {
+            self.0.borrow_mut().push(message.into());
+        }
+    }
+
+    #[test]
+    fn the_observer_of_a_call_hears_it_and_the_one_before_is_back_afterwards() {
+        let (outer, inner) = (Rc::new(Heard::default()), Rc::new(Heard::default()));
+        warning("nobody listens");
+        observed_by(outer.clone(), || {
+            observed_by(inner.clone(), || drop(Progress::new("inside", 3)));
+            let _ = std::panic::catch_unwind(|| observed_by(Rc::new(Silent), || panic!("lost")));
+            warning("outside");
+        });
+        warning("nobody listens");
+        assert_eq!(*inner.0.borrow(), ["inside of 3"]);
+        assert_eq!(*outer.0.borrow(), ["outside"]);
     }
 }

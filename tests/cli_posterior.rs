@@ -6,7 +6,7 @@ mod support;
 use dgmrf::dataset::Dataset;
 use dgmrf::dataset::mask;
 use dgmrf::model::{Gamma, Model, ModelFile, Standardise};
-use dgmrf::posterior::PosteriorFile;
+use dgmrf::run::Predictions;
 use std::path::Path;
 use std::process::{Command, Output};
 use support::{mpirun, relative_error};
@@ -63,7 +63,7 @@ fn predictions_of_the_true_model_are_the_true_posterior() {
     succeeds(dir.path(), &format!("{INFER} --variance exact --tolerance 1e-11 --csv -o a.h5"));
     let data = Dataset::read(&at("data.h5")).unwrap();
     let truth = data.truth.clone().unwrap();
-    let got = PosteriorFile::read(&at("a.h5")).unwrap();
+    let got = Predictions::read(&at("a.h5")).unwrap();
     assert!(relative_error(&got.mean, &truth.post_mean.unwrap()) < 1e-7);
     assert!(relative_error(&got.std_y, &truth.post_std.unwrap()) < 1e-7);
     assert_eq!(got.std_x_error, None);
@@ -98,7 +98,7 @@ fn predictions_of_the_true_model_are_the_true_posterior() {
         .unwrap();
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     succeeds(dir.path(), &format!("{INFER} --tolerance 1e-11 --samples 10 -o one.h5"));
-    let [one, two] = ["one.h5", "two.h5"].map(|name| PosteriorFile::read(&at(name)).unwrap());
+    let [one, two] = ["one.h5", "two.h5"].map(|name| Predictions::read(&at(name)).unwrap());
     assert!(relative_error(&one.mean, &two.mean) < 1e-8);
     assert!(relative_error(&one.std_x, &two.std_x) < 1e-8);
     assert_eq!(one.key, two.key);
@@ -119,7 +119,7 @@ fn standardised_models_predict_in_the_units_of_the_data() {
     let more = "--samples 20 --tolerance 1e-11 --keep-samples";
     succeeds(dir.path(), &format!("{INFER} {more} -o a.h5"));
     succeeds(dir.path(), &format!("infer --model moved.json --data moved.h5 {more} -o b.h5"));
-    let [a, b] = ["a.h5", "b.h5"].map(|name| PosteriorFile::read(&at(name)).unwrap());
+    let [a, b] = ["a.h5", "b.h5"].map(|name| Predictions::read(&at(name)).unwrap());
     let moved = |values: &[f64], shift: f64| values.iter().map(|v| shift + scale * v).collect();
     let close = |b: &[f64], a: Vec<f64>| assert!(relative_error(b, &a) < 1e-8);
     close(&b.mean, moved(&a.mean, shift));
@@ -145,7 +145,7 @@ fn some_nodes_other_masks_and_what_is_refused() {
     data.write(&at("other.h5")).unwrap();
     let few = "--nodes 7,390-399,0 --samples 10 --keep-samples";
     succeeds(dir.path(), &format!("infer --model model.json --data other.h5 {few} -o few.h5"));
-    let got = PosteriorFile::read(&at("few.h5")).unwrap();
+    let got = Predictions::read(&at("few.h5")).unwrap();
     let expected: Vec<u32> = [0, 7].into_iter().chain(390..400).collect();
     assert_eq!((got.nodes.as_ref(), got.mean.len()), (Some(&expected), 12));
     succeeds(dir.path(), "evaluate --posterior few.h5 --data other.h5");
@@ -171,8 +171,8 @@ fn some_nodes_other_masks_and_what_is_refused() {
     assert!(parts.is_empty(), "{parts:?}");
 }
 
-/// The yardstick: with the parameters that generated the data, mean and standard deviation
-/// are those of the dense computation in double precision that comes with the data.
+/// With the parameters that generated the data, mean and standard deviation are those of the dense
+/// computation in double precision that comes with the data.
 #[test]
 fn shared_data_with_their_true_parameters() {
     let shared = Path::new(env!("CARGO_MANIFEST_DIR")).join("../shared/data");
@@ -196,13 +196,13 @@ fn shared_data_with_their_true_parameters() {
         let worst =
             |a: &[f64], b: &[f64]| a.iter().zip(b).map(|(a, b)| (a - b).abs()).fold(0.0, f64::max);
         succeeds(dir.path(), &format!("{INFER} --variance exact -o exact.h5"));
-        let exact = PosteriorFile::read(&at("exact.h5")).unwrap();
+        let exact = Predictions::read(&at("exact.h5")).unwrap();
         assert!(worst(&exact.mean, &mean) < 1e-6, "{layers}: {}", worst(&exact.mean, &mean));
         assert!(worst(&exact.std_y, &std) < 1e-6, "{layers}: {}", worst(&exact.std_y, &std));
         if layers == 3 {
             let error = |variance: &str| {
                 succeeds(dir.path(), &format!("{INFER} --variance {variance} -o {variance}.h5"));
-                let got = PosteriorFile::read(&at(&format!("{variance}.h5"))).unwrap();
+                let got = Predictions::read(&at(&format!("{variance}.h5"))).unwrap();
                 let off = got.std_x.iter().zip(&exact.std_x).map(|(a, b)| (a - b).abs());
                 off.sum::<f64>()
             };

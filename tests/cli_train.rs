@@ -301,7 +301,8 @@ fn a_run_that_is_killed_again_and_again_loses_nothing() {
     assert_eq!(journal(dir.path(), "toy"), journal(dir.path(), "whole"));
 }
 
-/// Broken off in every phase of a marginal fit (starts, Adam, Newton's method), on one and two ranks.
+/// Broken off in every phase of a marginal fit (starts, Adam, Newton's method), on one and two
+/// ranks.
 #[test]
 fn marginal_fits_go_on_bit_for_bit() {
     for ranks in [1, 2] {

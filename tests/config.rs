@@ -21,7 +21,7 @@ fn load(text: &str, overrides: &[&str]) -> dgmrf::Result<Config> {
 }
 
 #[test]
-fn defaults_are_those_of_the_design() {
+fn defaults_are_those_of_the_rooms() {
     let config = load(MINIMAL, &[]).unwrap();
     assert_eq!(config.run_dir(), Path::new("runs/a"));
     assert_eq!(config.source, None);

@@ -2,7 +2,7 @@
 //! standard errors (and the truncation bound).
 
 use dgmrf::comm::World;
-use dgmrf::dataset::Dataset;
+use dgmrf::dataset::{Dataset, DatasetFile};
 use dgmrf::field::native::Native;
 use dgmrf::graph::{EdgeList, Graph};
 use dgmrf::logdet::{self, Method, Options, Spectrum, lanczos, power_series};
@@ -97,7 +97,8 @@ fn a_hundred_seeds() {
         }
         let exact = options(Method::Eigenvalues, 1, 0);
         let weighted = graph.weights().is_some();
-        let truth = logdet::load_or_make(&World::solo(), &data, weighted, &exact, |options| {
+        let file = DatasetFile::open(&data).expect("a dataset");
+        let truth = logdet::load_or_make(&World::solo(), &file, weighted, &exact, |options| {
             logdet::compute(&mut engine(&graph), options)
         });
         let truth = truth.expect("eigenvalues").spectrum;

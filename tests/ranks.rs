@@ -2,13 +2,14 @@
 
 mod support;
 
+use dgmrf::Error;
 use dgmrf::comm::World;
 use dgmrf::field::LayerSums;
 use dgmrf::field::{Engine, native::Native};
 use dgmrf::model::{Gamma, Model, Stack};
 use dgmrf::partition::{self, Options, Part, Partition};
+use dgmrf::profile::{self, Phase};
 use dgmrf::random::{Purpose, Stream};
-use dgmrf::{Error, profile};
 use std::rc::Rc;
 use std::time::{Duration, Instant};
 use support::{graphs, mpirun, on_ranks};
@@ -183,13 +184,13 @@ fn halo_traffic_is_the_plan() {
             (2 * depth * halo.neighbours.len()) as f64,
         ];
         world.sum(&mut planned);
-        let line = |name: &str| lines.iter().find(|l| l.phase == name);
+        let line = |phase: Phase| lines.iter().find(|l| l.phase == phase);
         if world.size() > 1 {
-            let wait = line("halo wait").expect("a halo");
+            let wait = line(Phase::HaloWait).expect("a halo");
             assert_eq!([wait.bytes as f64, wait.messages as f64], planned);
-            assert_eq!(line("reduce").expect("a reduction").count, 1);
+            assert_eq!(line(Phase::Reduce).expect("a reduction").count, 1);
         } else {
-            assert!(line("halo wait").is_none() && line("reduce").is_none());
+            assert!(line(Phase::HaloWait).is_none() && line(Phase::Reduce).is_none());
         }
         assert!(profile::table(&lines).lines().count() == lines.len() + 1);
         Vec::new()

@@ -3,10 +3,32 @@
 //! A checkpoint is a directory `step-NNN` with one HDF5 shard per rank, which holds node values by
 //! global id, and `manifest.json`, which holds the hash of every shard and is written last: without
 //! it there is no checkpoint. Every file is written under a temporary name, brought to disk, and
-//! renamed. The last two checkpoints are kept, so the previous one stays until the new one is whole.
+//! renamed. The last two checkpoints are kept, so the previous one stays until the new one is
+//! whole.
 //!
-//! What is stored is up to the caller ([`State`]). It can be read on any number of ranks; a shard is
-//! opened by HDF5 only after its hash was found right.
+//! What is stored is up to the caller ([`State`]). It can be read on any number of ranks; a shard
+//! is opened by HDF5 only after its hash was found right.
+//!
+//! ```
+//! use dgmrf::checkpoint::{self, About, State};
+//! use dgmrf::{comm::World, synth, partition::Partition};
+//! # let dir = std::env::temp_dir().join(format!("dgmrf-doc-checkpoint-{}", std::process::id()));
+//! // The part of this rank: all of a graph of 100 nodes.
+//! let world = World::solo();
+//! let (_points, graph) = synth::random_graph(100, 1, Default::default())?;
+//! let part = Partition::new(&graph, vec![0; 100], 1, Default::default())?.part(0);
+//!
+//! let about = About::from([("seed".to_owned(), "1".to_owned())]);
+//! let mut state = State { step: 7, ..State::default() };
+//! state.numbers.insert("theta".into(), vec![0.1, 0.2]);
+//! state.fields.insert("nu".into(), vec![0.5; part.owned]);
+//! checkpoint::save(&world, &dir, &part, &about, &state)?;
+//!
+//! let loaded = checkpoint::latest(&world, &dir, &part)?.expect("a checkpoint");
+//! assert_eq!((loaded.state, loaded.about), (state, about));
+//! # std::fs::remove_dir_all(dir).unwrap();
+//! # Ok::<(), dgmrf::Error>(())
+//! ```
 
 mod read;
 mod write;

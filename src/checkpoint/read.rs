@@ -5,6 +5,7 @@ use super::{About, FORMAT, Manifest, State, VERSION, shard_name, step_of};
 use crate::comm::World;
 use crate::error::{Error, Result, WithPath};
 use crate::partition::Part;
+use crate::progress;
 use crate::storage;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -34,16 +35,14 @@ pub fn latest(world: &World, checkpoints: &Path, part: &Part) -> Result<Option<L
     steps.sort_by(|a, b| b.total_cmp(a));
     for step in world.broadcast_numbers(steps) {
         let path = super::directory(checkpoints, step as u64);
-        let whole = match world.is_root() {
-            true => vec![f64::from(u8::from(path.join("manifest.json").is_file()))],
-            false => Vec::new(),
-        };
-        if world.broadcast_numbers(whole)[0] == 0.0 {
+        if !world.any(world.is_root() && path.join("manifest.json").is_file()) {
             continue; // it was being written when the run ended
         }
         match load(world, &path, part) {
             Ok(loaded) => return Ok(Some(loaded)),
-            Err(error) if world.is_root() => eprintln!("warning: {error}; it is passed over"),
+            Err(error) if world.is_root() => {
+                progress::warning(format!("{error}; it is passed over"));
+            }
             Err(_) => {}
         }
     }
@@ -60,9 +59,10 @@ pub fn load(world: &World, path: &Path, part: &Part) -> Result<Loaded> {
         )));
     }
     // Usually every rank finds its very rows in its own shard.
-    let mine = match manifest.shards.len() == world.size() {
-        true => Some(world.agree(Contents::read(path, &manifest, world.rank()))?),
-        false => None,
+    let mine = if manifest.shards.len() == world.size() {
+        Some(world.agree(Contents::read(path, &manifest, world.rank()))?)
+    } else {
+        None
     };
     let same = mine.as_ref().is_some_and(|contents| contents.ids == part.owned_ids());
     let moved = world.any(!same);
@@ -79,11 +79,8 @@ pub fn load(world: &World, path: &Path, part: &Part) -> Result<Loaded> {
 /// Rank 0 reads the manifest; all get it.
 fn read_manifest(world: &World, path: &Path) -> Result<Manifest> {
     let file = path.join("manifest.json");
-    let text = match world.is_root() {
-        true => std::fs::read(&file).with_path(&file, ""),
-        false => Ok(Vec::new()),
-    };
-    let text = world.broadcast(world.agree(text)?);
+    let text = world.on_root(|| std::fs::read(&file).with_path(&file, ""))?;
+    let text = world.broadcast(text.unwrap_or_default());
     let manifest: Manifest = serde_json::from_slice(&text)
         .map_err(|e| Error::parse(&file, e.line() as u64, e.to_string()))?;
     if manifest.format != FORMAT || manifest.version != VERSION {
@@ -124,10 +121,8 @@ impl Contents {
         if let Some((name, _)) = fields.iter().find(|(_, values)| values.len() != ids.len()) {
             return Err(Error::file(&path, format!("field {name} does not have a value per id")));
         }
-        let numbers = match file.link_exists("numbers") {
-            true => read_group(&file, "numbers", &path)?,
-            false => Named::new(),
-        };
+        let numbers = file.link_exists("numbers").then(|| read_group(&file, "numbers", &path));
+        let numbers = numbers.transpose()?.unwrap_or_default();
         Ok(Contents { ids, fields, numbers })
     }
 }
@@ -152,11 +147,7 @@ fn redistribute(
     manifest: &Manifest,
     part: &Part,
 ) -> Result<(Named, Named)> {
-    let whole = match world.is_root() {
-        true => read_all(path, manifest),
-        false => Ok(Default::default()),
-    };
-    let (numbers, all) = world.agree(whole)?;
+    let (numbers, all) = world.on_root(|| read_all(path, manifest))?.unwrap_or_default();
     let names: Vec<&str> = all.keys().map(String::as_str).collect();
     let names = world.broadcast(names.join("\n").into_bytes());
     let names = String::from_utf8_lossy(&names).into_owned();

@@ -4,6 +4,7 @@ use super::{About, FORMAT, KEEP, Manifest, Shard, State, VERSION, directory, sha
 use crate::comm::World;
 use crate::error::{Result, WithPath};
 use crate::partition::Part;
+use crate::progress;
 use crate::storage;
 use std::path::{Path, PathBuf};
 
@@ -80,7 +81,7 @@ fn finish(checkpoints: &Path, to: &Path, manifest: &Manifest) -> Result<()> {
         // The manifest first: half a checkpoint must not look like one.
         let _ = std::fs::remove_file(path.join("manifest.json"));
         if let Err(error) = std::fs::remove_dir_all(&path) {
-            eprintln!("warning: {}: {error}", path.display());
+            progress::warning(format!("{}: {error}", path.display()));
         }
     }
     Ok(())

@@ -33,9 +33,10 @@ pub(super) fn run(args: Args) -> Result<()> {
                     tried.as_ref().err().map(|why| format!("{name}: {why}"))
                 })
                 .collect();
-            let failed = world.agree(match sick.is_empty() {
-                true => Ok(()),
-                false => Err(Error::Setting(sick.join("; "))),
+            let failed = world.agree(if sick.is_empty() {
+                Ok(())
+            } else {
+                Err(Error::Setting(sick.join("; ")))
             });
             let verdict = match &failed {
                 Ok(()) => "ready".to_owned(),
@@ -77,10 +78,11 @@ fn version((major, minor, patch): (u8, u8, u8)) -> String {
 fn try_mpi(world: &World) -> Result<()> {
     let mut ranks = [1.0];
     world.sum(&mut ranks);
-    match ranks[0] == world.size() as f64 {
-        true => Ok(()),
-        false => Err(Error::Numeric(format!("{} of {} ranks answer", ranks[0], world.size()))),
+    if ranks[0] != world.size() as f64 {
+        let why = format!("{} of {} ranks answer", ranks[0], world.size());
+        return Err(Error::Numeric(why));
     }
+    Ok(())
 }
 
 /// A file in memory, there and back.
@@ -123,10 +125,11 @@ mod torch {
     pub(super) fn try_torch() -> Result<()> {
         let ones = tch::Tensor::ones([2, 2], (tch::Kind::Double, tch::Device::Cpu));
         let sum = ones.mm(&ones).sum(tch::Kind::Double).double_value(&[]);
-        match sum == 8.0 {
-            true => Ok(()),
-            false => Err(Error::Numeric(format!("a product of ones sums to {sum} instead of 8"))),
+        if sum != 8.0 {
+            let why = format!("a product of ones sums to {sum} instead of 8");
+            return Err(Error::Numeric(why));
         }
+        Ok(())
     }
 
     pub(super) fn cuda_devices() -> usize {

@@ -1,16 +1,16 @@
 //! `dgmrf logdet`: the log-determinant of a graph by every method, side by side.
 
-use super::engine::{Work, with_engine};
+use super::words::words;
 use super::{ranks, table};
 use crate::comm::World;
-use crate::config;
-use crate::dataset::Dataset;
+use crate::config::{Device, Engine};
+use crate::dataset::DatasetFile;
 use crate::error::{Error, Result};
-use crate::field::Device;
 use crate::field::rowwise::Rowwise;
 use crate::logdet::{self, Estimate, Method, Options, Source, lanczos, power_series};
 use crate::partition;
-use std::path::{Path, PathBuf};
+use crate::run::engine::{Work, with_engine};
+use std::path::PathBuf;
 use std::rc::Rc;
 use std::time::Instant;
 
@@ -47,8 +47,8 @@ pub(super) struct Args {
     /// No more probes than asked for, whatever the standard error
     #[arg(long)]
     fixed: bool,
-    /// Exact moments of Lanczos come from walks of at most this many hops, of fewer where more would take
-    /// over a tenth of the time of the probes
+    /// Exact moments of Lanczos come from walks of at most this many hops, of fewer where more
+    /// would take over a tenth of the time of the probes
     #[arg(long, default_value_t = lanczos::Options::default().hops)]
     hops: usize,
     /// Seed of the probes
@@ -64,10 +64,10 @@ pub(super) struct Args {
     #[arg(long)]
     fresh: bool,
     /// Engine
-    #[arg(long, value_enum, default_value_t)]
-    engine: config::Engine,
+    #[arg(long, value_parser = words::<Engine>(), default_value_t)]
+    engine: Engine,
     /// Device of the torch engine
-    #[arg(long, value_enum, default_value_t)]
+    #[arg(long, value_parser = words::<Device>(), default_value_t)]
     device: Device,
     /// Print one JSON object instead of a table
     #[arg(long)]
@@ -105,19 +105,21 @@ struct Outcome {
 pub(super) fn run(args: Args) -> Result<()> {
     let prepare = || check(&args).map(|()| (args.ranks.clone(), ()));
     ranks::run(prepare, |world, _, ()| {
-        let header = world.agree(Dataset::read_header(&args.data))?;
-        let methods = methods(&args, header.nodes, world.is_root());
+        let data = world.agree(DatasetFile::open(&args.data))?;
+        let nodes = data.header().nodes;
+        let methods = methods(&args, nodes, world.is_root());
         let mut outcomes = Vec::new();
         for method in methods {
             let options = options(&args, method);
-            outcomes.push(one_method(&args, world, header.nodes, options)?);
+            outcomes.push(one_method(&args, world, &data, options)?);
         }
         let mut peak = [peak_memory()];
         world.max(&mut peak);
         if world.is_root() {
-            match args.json {
-                true => print_json(&args, header.nodes, peak[0], &outcomes),
-                false => print_table(&args, header.nodes, &outcomes),
+            if args.json {
+                print_json(&args, nodes, peak[0], &outcomes);
+            } else {
+                print_table(&args, nodes, &outcomes);
             }
         }
         Ok(())
@@ -174,18 +176,22 @@ fn options(args: &Args, method: Method) -> Options {
             seed: args.seed,
             ..lanczos
         },
-        progress: true,
     }
 }
 
-fn one_method(args: &Args, world: &Rc<World>, nodes: usize, options: Options) -> Result<Outcome> {
-    let method = options.method_for(nodes);
-    let mut part = partition::load_or_make(world, &args.data, None, &Default::default())?.part;
+fn one_method(
+    args: &Args,
+    world: &Rc<World>,
+    data: &DatasetFile,
+    options: Options,
+) -> Result<Outcome> {
+    let method = options.method_for(data.header().nodes);
+    let mut part = partition::load_or_make(world, data, None, &Default::default())?.part;
     let weighted = part.weights.is_some() && !args.unweighted;
     if !weighted {
         part = part.without_weights();
     }
-    let work = Compare { world, data: &args.data, weighted, options, fresh: args.fresh };
+    let work = Compare { world, data, weighted, options, fresh: args.fresh };
     let (loaded, seconds) = with_engine(world, part, args.engine, args.device, work)?;
     let spectrum = loaded.spectrum;
     Ok(Outcome {
@@ -209,7 +215,7 @@ fn one_method(args: &Args, world: &Rc<World>, nodes: usize, options: Options) ->
 /// Computes or loads one spectrum, and takes the time of it.
 struct Compare<'a> {
     world: &'a World,
-    data: &'a Path,
+    data: &'a DatasetFile,
     weighted: bool,
     options: Options,
     fresh: bool,
@@ -220,27 +226,14 @@ impl Work for Compare<'_> {
 
     fn on<E: Rowwise>(self, mut engine: E) -> Result<Self::Output> {
         let begun = Instant::now();
-        let loaded = match self.fresh {
-            true => logdet::Loaded {
-                spectrum: logdet::compute(&mut engine, &self.options)?,
-                path: PathBuf::new(),
-                made: true,
-            },
-            false => {
-                let compute = |options: &Options| logdet::compute(&mut engine, options);
-                logdet::load_or_make(self.world, self.data, self.weighted, &self.options, compute)?
-            }
+        let loaded = if self.fresh {
+            let spectrum = logdet::compute(&mut engine, &self.options)?;
+            logdet::Loaded { spectrum, path: PathBuf::new(), made: true }
+        } else {
+            let compute = |options: &Options| logdet::compute(&mut engine, options);
+            logdet::load_or_make(self.world, self.data, self.weighted, &self.options, compute)?
         };
         Ok((loaded, begun.elapsed().as_secs_f64()))
-    }
-}
-
-fn name(method: Method) -> &'static str {
-    match method {
-        Method::Auto => "auto",
-        Method::Eigenvalues => "eigenvalues",
-        Method::PowerSeries => "power-series",
-        Method::Lanczos => "lanczos",
     }
 }
 
@@ -257,7 +250,7 @@ fn print_table(args: &Args, nodes: usize, outcomes: &[Outcome]) {
             let seconds = if o.kept { "kept".into() } else { format!("{:.3}", o.seconds) };
             println!(
                 "{:<13} {rho:>8} {:>16.6} {:>11.3e} {:>11.3e} {probes:>7} {seconds:>9}",
-                name(o.method),
+                o.method.name(),
                 e.value,
                 e.stderr,
                 e.bound
@@ -290,7 +283,7 @@ fn print_json(args: &Args, nodes: usize, peak: f64, outcomes: &[Outcome]) {
                 })
                 .collect();
             serde_json::json!({
-                "method": name(o.method), "probes": o.probes, "seconds": o.seconds,
+                "method": o.method.name(), "probes": o.probes, "seconds": o.seconds,
                 "exact_moments": o.exact_moments, "kept": o.kept, "estimates": estimates,
             })
         })

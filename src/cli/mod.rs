@@ -4,7 +4,6 @@
 //! standard output, from rank 0 only; warnings and progress go to standard error.
 
 mod doctor;
-mod engine;
 mod evaluate;
 mod import;
 mod infer;
@@ -16,14 +15,19 @@ mod run;
 mod scale;
 mod synth;
 mod table;
+mod terminal;
 mod train;
-mod values;
+mod words;
+
+pub use terminal::Terminal;
 
 use crate::comm;
 use crate::error::{Error, Result};
+use crate::progress;
 use clap::{Parser, Subcommand};
 use std::ffi::OsString;
 use std::process::ExitCode;
+use std::rc::Rc;
 
 /// Deep Gaussian Markov random fields on graphs of any size.
 #[derive(Debug, Parser)]
@@ -65,7 +69,7 @@ impl Command {
 
 /// Runs the program on the arguments of the process.
 pub fn main() -> ExitCode {
-    comm::end_on_broken_pipe();
+    end_on_broken_pipe();
     // Under mpirun, what is not distributed is done once, and what all ranks have to say is said
     // once.
     let first = comm::launched_rank() == 0;
@@ -82,7 +86,7 @@ pub fn main() -> ExitCode {
     if !first && !cli.command.runs_on_all_ranks() {
         return ExitCode::SUCCESS;
     }
-    match execute(cli) {
+    match progress::observed_by(Rc::new(Terminal), || execute(cli)) {
         Ok(()) => ExitCode::SUCCESS,
         // Launchers kill the other ranks as soon as one fails: if that were not the first, its
         // message could be lost.
@@ -94,6 +98,13 @@ pub fn main() -> ExitCode {
             ExitCode::from(1)
         }
     }
+}
+
+/// A reader that goes away (`dgmrf info | head`) ends the program quietly, as users expect of any
+/// command; the Rust runtime would turn it into a panic.
+fn end_on_broken_pipe() {
+    // SAFETY: restores the default action of a signal before any thread is started.
+    unsafe { libc::signal(libc::SIGPIPE, libc::SIG_DFL) };
 }
 
 /// Runs one command given as words (without the program name), as `[source] command` in a config.

@@ -1,6 +1,7 @@
 //! `dgmrf partition`: divide a graph among ranks.
 
 use super::table;
+use super::words::words;
 use crate::dataset::Dataset;
 use crate::error::Result;
 use crate::partition::{self, Balance, Options, Quality, order::Order};
@@ -20,7 +21,7 @@ pub(super) struct Args {
     #[arg(long, short)]
     parts: usize,
     /// What to share out equally
-    #[arg(long, value_enum, default_value_t)]
+    #[arg(long, value_parser = words::<Balance>(), default_value_t)]
     balance: Balance,
     /// How much larger than the mean a part may be
     #[arg(long, default_value_t = Options::default().tolerance)]

@@ -24,8 +24,8 @@ pub(super) struct Ranks {
 
 /// Runs `body` on all ranks, with what `prepare` has made of the arguments.
 ///
-/// Preparing may fail (a setting, a file), on one rank or on all: MPI has begun by then, so that ranks
-/// agree on that, too.
+/// Preparing may fail (a setting, a file), on one rank or on all: MPI has begun by then, so that
+/// ranks agree on that, too.
 ///
 /// Errors that ranks have agreed on ([`World::agree`]) come back on all of them; an error that one
 /// rank has alone would leave the others waiting, so it ends the job.

@@ -1,5 +1,6 @@
 //! `dgmrf synth`: datasets whose law is known, and meshes for scaling studies.
 
+use super::words::words;
 use crate::dataset::Dataset;
 use crate::error::{Error, Result};
 use crate::graph;
@@ -107,7 +108,7 @@ enum What {
         #[arg(long, default_value_t = 1_000_000, allow_negative_numbers = true)]
         nodes: usize,
         /// How nodes are connected
-        #[arg(long, value_enum, default_value_t = Kind::Delaunay)]
+        #[arg(long, value_parser = words::<Kind>(), default_value_t = Kind::Delaunay)]
         kind: Kind,
         /// Edge weights
         #[arg(long, value_enum, default_value_t = Weights::None)]
@@ -156,7 +157,7 @@ struct Common {
 #[derive(Debug, clap::Args)]
 struct TruthArg {
     /// Whether to write the true posterior under /truth
-    #[arg(long, value_enum, default_value_t = WriteTruth::Auto)]
+    #[arg(long, value_parser = words::<WriteTruth>(), default_value_t = WriteTruth::Auto)]
     truth: WriteTruth,
 }
 
@@ -243,14 +244,13 @@ pub(super) fn run(args: Args) -> Result<()> {
         What::Mix { nodes, hops, alpha, beta, random_parameters, mask_fraction, common, truth } => {
             let options = common.observation(mask_fraction, truth.truth)?;
             at_least_one("hops", hops)?;
-            let layers = match random_parameters {
-                true => mix::random_parameters(hops, options.seed),
-                false => {
-                    let alpha = spread("alpha", &alpha, hops, "hops")?;
-                    let beta = spread("beta", &beta, hops, "hops")?;
-                    let term = |(&alpha, &beta)| LayerSpec { alpha, beta, ..LayerSpec::default() };
-                    alpha.iter().zip(&beta).map(term).collect()
-                }
+            let layers = if random_parameters {
+                mix::random_parameters(hops, options.seed)
+            } else {
+                let alpha = spread("alpha", &alpha, hops, "hops")?;
+                let beta = spread("beta", &beta, hops, "hops")?;
+                let term = |(&alpha, &beta)| LayerSpec { alpha, beta, ..LayerSpec::default() };
+                alpha.iter().zip(&beta).map(term).collect()
             };
             let (points, graph) = synth::random_graph(nodes, options.seed, Weighting::None)?;
             let graphs = mix::hop_graphs(&graph, hops)?;
@@ -283,6 +283,14 @@ fn at_least_one(name: &str, count: usize) -> Result<()> {
 }
 
 fn summary(data: &Dataset, layers: &[LayerSpec]) -> serde_json::Value {
+    let layers: Vec<_> = layers
+        .iter()
+        .map(|p| {
+            serde_json::json!({
+                "alpha": p.alpha, "beta": p.beta, "gamma": p.gamma, "bias": p.bias
+            })
+        })
+        .collect();
     serde_json::json!({
         "name": data.name,
         "nodes": data.nodes(),

@@ -12,6 +12,7 @@
 //! host memory).
 
 pub mod halo;
+mod root;
 mod rows;
 pub mod threads;
 
@@ -256,13 +257,6 @@ pub fn launched_rank() -> usize {
         .iter()
         .find_map(|name| std::env::var(name).ok()?.parse().ok())
         .unwrap_or(0)
-}
-
-/// A reader that goes away (`dgmrf info | head`) ends the program quietly, as users expect of any
-/// command; the Rust runtime would turn it into a panic.
-pub fn end_on_broken_pipe() {
-    // SAFETY: restores the default action of a signal before any thread is started.
-    unsafe { libc::signal(libc::SIGPIPE, libc::SIG_DFL) };
 }
 
 /// The hook may run on a worker thread, where MPI must not be called (Funneled), or after MPI has

@@ -38,19 +38,15 @@ impl Config {
                 None => lines.error(span_of(document.get_ref(), key), message),
             }
         })?;
-        config.data = locate(&config.data, path)?;
-        config.train.iterations = Some(config.train.iterations());
-        config.train.learning_rate = Some(config.train.learning_rate());
-        Ok(config)
+        config.data = locate(&config.data, path);
+        config.resolve()
     }
 }
 
 /// Where a relative data path leads; see [`Config::data`].
-fn locate(data: &Path, config: &Path) -> Result<PathBuf> {
+fn locate(data: &Path, config: &Path) -> PathBuf {
     let beside = config.parent().unwrap_or(Path::new("")).join(data);
-    let found = if !data.exists() && beside.exists() { &beside } else { data };
-    // Absolute, so that later commands on the run directory find it from anywhere.
-    std::path::absolute(found).with_path(data, "")
+    if !data.exists() && beside.exists() { beside } else { data.to_owned() }
 }
 
 // ---- keys ---------------------------------------------------------------------------------------

@@ -7,7 +7,7 @@ use super::{Dataset, Features, Truth};
 use crate::error::{Error, Result, WithPath};
 use crate::graph::Graph;
 use crate::storage;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 /// Value of the attribute `format`.
 pub const FORMAT: &str = "dgmrf-dataset";
@@ -75,53 +75,81 @@ impl Dataset {
 
     /// Reads the whole file and verifies its hash, so that nothing silently damaged gets in.
     pub fn read(path: &Path) -> Result<Self> {
+        DatasetFile::open(path)?.read()
+    }
+
+    /// Reads only the attributes of the root.
+    pub fn read_header(path: &Path) -> Result<Header> {
+        DatasetFile::open(path).map(|file| file.header)
+    }
+}
+
+/// A dataset file that is open: its header is known, its arrays are read when they are needed.
+pub struct DatasetFile {
+    file: hdf5::File,
+    path: PathBuf,
+    header: Header,
+}
+
+impl DatasetFile {
+    /// Opens the file and reads the attributes of its root.
+    pub fn open(path: &Path) -> Result<Self> {
         let file = storage::open(path)?;
         let header = read_header(&file, path)?;
-        let graph = read_graph(&file, path)?;
+        Ok(DatasetFile { file, path: path.into(), header })
+    }
+
+    /// Where the file is.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// What the root of the file says.
+    pub fn header(&self) -> &Header {
+        &self.header
+    }
+
+    /// Reads all arrays and verifies their hash, so that nothing silently damaged gets in.
+    pub fn read(&self) -> Result<Dataset> {
+        let DatasetFile { file, path, header } = self;
+        let graph = read_graph(file, path)?;
         let n = graph.nodes();
         let nodes = file.group("nodes").with_path(path, "group /nodes")?;
         let y = storage::read_array::<f64>(&nodes, "y", path)?;
         let observed =
             storage::read_array::<u8>(&nodes, "observed", path)?.iter().map(|&o| o != 0).collect();
-        let features = match nodes.link_exists("features") {
-            true => {
-                let data = nodes.dataset("features").with_path(path, "/nodes/features")?;
-                let names =
-                    storage::read_text(&data, "names", path)?.lines().map(String::from).collect();
-                let values = data.read_raw().with_path(path, "/nodes/features")?;
-                Some(Features { names, values })
-            }
-            false => None,
+        let features = if nodes.link_exists("features") {
+            let data = nodes.dataset("features").with_path(path, "/nodes/features")?;
+            let names = storage::read_text(&data, "names", path)?;
+            let values = data.read_raw().with_path(path, "/nodes/features")?;
+            Some(Features { names: names.lines().map(String::from).collect(), values })
+        } else {
+            None
         };
-        let position = match nodes.link_exists("position") {
-            true => {
-                let data = nodes.dataset("position").with_path(path, "/nodes/position")?;
-                if data.shape() != [n, 2] {
-                    return Err(Error::file(path, "/nodes/position is not [nodes, 2]"));
-                }
-                let mut position = vec![[0.0f64; 2]; n];
-                data.read_into_raw(position.as_flattened_mut())
-                    .with_path(path, "/nodes/position")?;
-                Some(position)
+        let position = if nodes.link_exists("position") {
+            let data = nodes.dataset("position").with_path(path, "/nodes/position")?;
+            if data.shape() != [n, 2] {
+                return Err(Error::file(path, "/nodes/position is not [nodes, 2]"));
             }
-            false => None,
+            let mut position = vec![[0.0f64; 2]; n];
+            data.read_into_raw(position.as_flattened_mut()).with_path(path, "/nodes/position")?;
+            Some(position)
+        } else {
+            None
         };
-        let truth = match file.link_exists("truth") {
-            true => {
-                let group = file.group("truth").with_path(path, "group /truth")?;
-                let array = |name: &str| match group.link_exists(name) {
-                    true => storage::read_array::<f64>(&group, name, path).map(Some),
-                    false => Ok(None),
-                };
-                Some(Truth {
-                    x: array("x")?,
-                    post_mean: array("post_mean")?,
-                    post_std: array("post_std")?,
-                })
-            }
-            false => None,
+        let truth = if file.link_exists("truth") {
+            let group = file.group("truth").with_path(path, "group /truth")?;
+            let array = |name: &str| {
+                let there = group.link_exists(name);
+                there.then(|| storage::read_array::<f64>(&group, name, path)).transpose()
+            };
+            let (x, post_mean, post_std) = (array("x")?, array("post_mean")?, array("post_std")?);
+            Some(Truth { x, post_mean, post_std })
+        } else {
+            None
         };
-        let data = Dataset { name: header.name, graph, y, observed, features, position, truth };
+        let name = header.name.clone();
+        let data = Dataset { name, graph, y, observed, features, position, truth };
         data.check().map_err(|e| Error::file(path, e.to_string()))?;
         if data.hash() != header.hash || data.graph_hash() != header.graph_hash {
             return Err(Error::file(
@@ -131,11 +159,6 @@ impl Dataset {
             ));
         }
         Ok(data)
-    }
-
-    /// Reads only the attributes of the root.
-    pub fn read_header(path: &Path) -> Result<Header> {
-        read_header(&storage::open(path)?, path)
     }
 }
 
@@ -167,10 +190,8 @@ fn read_header(file: &hdf5::File, path: &Path) -> Result<Header> {
 
 fn read_graph(file: &hdf5::File, path: &Path) -> Result<Graph> {
     let group = file.group("graph").with_path(path, "group /graph")?;
-    let weights = match group.link_exists("weights") {
-        true => Some(storage::read_array(&group, "weights", path)?),
-        false => None,
-    };
+    let weighted = group.link_exists("weights");
+    let weights = weighted.then(|| storage::read_array(&group, "weights", path)).transpose()?;
     Graph::from_csr(
         storage::read_array(&group, "indptr", path)?,
         storage::read_array(&group, "indices", path)?,

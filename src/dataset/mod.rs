@@ -1,13 +1,14 @@
 //! A graph with values at its nodes: the unit that users bring and that every later room reads.
 //!
-//! Here: the [`Dataset`] in memory, its HDF5 file ([`Dataset::read`], [`Dataset::write`]), masks
-//! ([`mask`]), and how files become one: [`import`]. (Generated data: [`crate::synth`].)
+//! Here: the [`Dataset`] in memory, its HDF5 file ([`Dataset::read`], [`Dataset::write`], or opened
+//! once for several readers, [`DatasetFile`]), masks ([`mask`]), and how files become one:
+//! [`import`]. (Generated data: [`crate::synth`].)
 
 mod file;
 pub mod import;
 pub mod mask;
 
-pub use file::{FORMAT, Header, VERSION};
+pub use file::{DatasetFile, FORMAT, Header, VERSION};
 
 use crate::error::{Error, Result};
 use crate::graph::{self, Graph};

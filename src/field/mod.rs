@@ -19,27 +19,17 @@ use crate::partition::Part;
 use crate::random::Stream;
 use std::rc::Rc;
 
-/// Where the torch engine computes.
-#[derive(
-    Debug,
-    Clone,
-    Copy,
-    PartialEq,
-    Eq,
-    Default,
-    serde::Serialize,
-    serde::Deserialize,
-    clap::ValueEnum,
-)]
-#[serde(rename_all = "kebab-case")]
-pub enum Device {
-    /// A GPU if there is one.
-    #[default]
-    Auto,
-    /// The CPU.
-    Cpu,
-    /// The CUDA device of the local rank.
-    Cuda,
+words! {
+    /// Where the torch engine computes.
+    pub enum Device {
+        /// A GPU if there is one.
+        #[default]
+        Auto = "auto",
+        /// The CPU.
+        Cpu = "cpu",
+        /// The CUDA device of the local rank.
+        Cuda = "cuda",
+    }
 }
 
 /// One layer of the model in the form engines apply it, for `s_i = α d_i^γ` and `ρ = β/α`:

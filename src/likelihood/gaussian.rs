@@ -34,14 +34,22 @@ pub struct Curvature {
 }
 
 impl Gaussian {
-    /// Noise of standard deviation `sigma`; a finite number above 0, as its inverse square must be.
+    /// Noise of standard deviation `sigma`, a finite number above 0.
     pub fn new(sigma: f64) -> Result<Self> {
-        if sigma.is_finite() && sigma > 0.0 && sigma.powi(-2).is_finite() {
-            return Ok(Gaussian { sigma, log_sigma: sigma.ln() });
-        }
-        Err(Error::Setting(format!(
-            "the standard deviation of the noise, sigma = {sigma:e}, must be a finite number above 0"
-        )))
+        let noise = Gaussian { sigma, log_sigma: sigma.ln() };
+        if sigma.is_finite() && sigma > 0.0 { Ok(noise) } else { Err(noise.refusal()) }
+    }
+
+    /// Refuses noise so small that its curvature leaves double precision.
+    pub fn check_curvature(&self) -> Result<()> {
+        if self.curvature().diagonal.is_finite() { Ok(()) } else { Err(self.refusal()) }
+    }
+
+    fn refusal(&self) -> Error {
+        Error::Setting(format!(
+            "the standard deviation of the noise, sigma = {:e}, must be a finite number above 0",
+            self.sigma
+        ))
     }
 
     /// Noise of standard deviation `exp(log_sigma)`.

@@ -6,8 +6,9 @@
 use super::{Method, Options, Source, Spectrum};
 use super::{lanczos::Quadrature, power_series::Traces};
 use crate::comm::World;
-use crate::dataset::Dataset;
+use crate::dataset::DatasetFile;
 use crate::error::{Error, Result, WithPath};
+use crate::progress;
 use crate::storage::{self, ArrayHasher};
 use std::path::{Path, PathBuf};
 
@@ -31,36 +32,49 @@ pub struct Loaded {
 /// [`super::compute`] on some engine) only when there is something to compute.
 pub fn load_or_make(
     world: &World,
-    data: &Path,
+    data: &DatasetFile,
     weighted: bool,
     options: &Options,
     compute: impl FnOnce(&Options) -> Result<Spectrum>,
 ) -> Result<Loaded> {
-    let header = world.agree(Dataset::read_header(data))?;
+    let header = data.header();
     let key = key(options, header.nodes, weighted);
-    let path = file_name(data, &header.graph_hash, &key);
-    let mut found = None;
-    if world.is_root() && path.exists() {
-        match read(&path, &header.graph_hash, &key, header.nodes) {
-            Ok(stored) => found = Some(stored),
-            Err(error) => eprintln!("warning: {error}; the spectrum is computed again"),
+    let path = file_name(data.path(), &header.graph_hash, &key);
+    let (mut found, mut computed) = (None, None);
+    let look = || {
+        if path.exists() {
+            match read(&path, &header.graph_hash, &key, header.nodes) {
+                Ok(stored) => found = Some(stored),
+                Err(error) => {
+                    progress::warning(format!("{error}; the spectrum is computed again"));
+                }
+            }
         }
-    }
-    let kept = world.broadcast_numbers(found.map_or_else(Vec::new, |stored| stored.to_numbers()));
-    if !kept.is_empty() {
-        let spectrum = Stored::from_numbers(&kept)
-            .and_then(|stored| stored.into_spectrum(header.nodes))
-            .ok_or_else(|| Error::file(&path, "damaged"));
-        return Ok(Loaded { spectrum: world.agree(spectrum)?, path, made: false });
-    }
-    let spectrum = compute(options)?;
-    if world.is_root()
-        && let Err(error) = write(&path, &header.graph_hash, &key, &Stored::from(&spectrum))
-    {
-        // The result is good; the next run computes it again.
-        eprintln!("warning: the spectrum could not be kept: {error}");
-    }
-    Ok(Loaded { spectrum, path, made: true })
+        Ok(found.is_some())
+    };
+    let make = || {
+        let spectrum = compute(options)?;
+        if world.is_root()
+            && let Err(error) = write(&path, &header.graph_hash, &key, &Stored::from(&spectrum))
+        {
+            // The result is good; the next run computes it again.
+            progress::warning(format!("the spectrum could not be kept: {error}"));
+        }
+        computed = Some(spectrum);
+        Ok(())
+    };
+    let made = world.make_if_missing(look, make)?;
+    let spectrum = match computed {
+        Some(spectrum) => spectrum,
+        None => {
+            let numbers = found.map_or_else(Vec::new, |stored| stored.to_numbers());
+            let spectrum = Stored::from_numbers(&world.broadcast_numbers(numbers))
+                .and_then(|stored| stored.into_spectrum(header.nodes))
+                .ok_or_else(|| Error::file(&path, "damaged"));
+            world.agree(spectrum)?
+        }
+    };
+    Ok(Loaded { spectrum, path, made })
 }
 
 /// Method and options, as part of a file name.
@@ -130,7 +144,7 @@ impl From<&Spectrum> for Stored {
 }
 
 impl Stored {
-    /// Nothing if the numbers contradict each other.
+    /// None if the numbers contradict each other.
     fn into_spectrum(self, nodes: usize) -> Option<Spectrum> {
         let size = self.size as usize;
         let finite = |values: &Vec<f64>| values.iter().all(|v| v.is_finite());

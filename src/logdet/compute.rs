@@ -5,29 +5,19 @@ use crate::error::Result;
 use crate::field::Engine;
 use crate::progress::Progress;
 
-/// Where the spectrum comes from.
-#[derive(
-    Debug,
-    Clone,
-    Copy,
-    PartialEq,
-    Eq,
-    Default,
-    serde::Serialize,
-    serde::Deserialize,
-    clap::ValueEnum,
-)]
-#[serde(rename_all = "kebab-case")]
-pub enum Method {
-    /// Eigenvalues for small graphs, Lanczos otherwise.
-    #[default]
-    Auto,
-    /// All eigenvalues by a dense solver.
-    Eigenvalues,
-    /// The paper's power series with Hutchinson traces.
-    PowerSeries,
-    /// Stochastic Lanczos quadrature.
-    Lanczos,
+words! {
+    /// Where the spectrum comes from.
+    pub enum Method {
+        /// Eigenvalues for small graphs, Lanczos otherwise.
+        #[default]
+        Auto = "auto",
+        /// All eigenvalues by a dense solver.
+        Eigenvalues = "eigenvalues",
+        /// The paper's power series with Hutchinson traces.
+        PowerSeries = "power-series",
+        /// Stochastic Lanczos quadrature.
+        Lanczos = "lanczos",
+    }
 }
 
 /// How the spectrum of a graph is made.
@@ -41,8 +31,6 @@ pub struct Options {
     pub power_series: power_series::Options,
     /// Probes and steps of Lanczos.
     pub lanczos: lanczos::Options,
-    /// Whether rank 0 shows its progress.
-    pub progress: bool,
 }
 
 /// Up to this size all eigenvalues take a fraction of a second.
@@ -63,10 +51,9 @@ impl Options {
 /// To be called by all ranks.
 pub fn compute<E: Engine>(engine: &mut E, options: &Options) -> Result<Spectrum> {
     let nodes = engine.part().nodes;
-    let show = options.progress && engine.world().is_root();
-    let bar = |what: &str, steps: usize| match show {
-        true => Progress::new(what, steps as u64),
-        false => Progress::silent(),
+    let root = engine.world().is_root();
+    let bar = |what: &str, steps: usize| {
+        if root { Progress::new(what, steps as u64) } else { Progress::silent() }
     };
     let source = match options.method_for(nodes) {
         Method::Eigenvalues => {

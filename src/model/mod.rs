@@ -59,4 +59,9 @@ impl Model {
     pub fn all_coefficients(&self) -> Vec<Coefficients> {
         (0..self.layers.len()).map(|l| self.coefficients(l)).collect()
     }
+
+    /// The layers as people read them.
+    pub fn rounded(&self) -> Vec<LayerSpec> {
+        self.layers.iter().map(|layer| LayerSpec::rounded(layer, self.gamma)).collect()
+    }
 }

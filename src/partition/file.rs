@@ -4,7 +4,7 @@ use super::order::Order;
 use super::{Options, Part, Partition, Quality, divide};
 use crate::comm::World;
 use crate::comm::halo::{HaloPlan, Neighbour};
-use crate::dataset::Dataset;
+use crate::dataset::{Dataset, DatasetFile};
 use crate::error::{Error, Result, WithPath};
 use crate::progress::Progress;
 use crate::storage::{self, ArrayHasher};
@@ -145,10 +145,8 @@ impl Part {
             }
             neighbours.push(Neighbour { rank: rank as usize, send: rows.to_vec(), receive });
         }
-        let weights = match group.link_exists("weights") {
-            true => Some(storage::read_array(&group, "weights", path)?.into()),
-            false => None,
-        };
+        let weighted = group.link_exists("weights");
+        let weights = weighted.then(|| storage::read_array(&group, "weights", path)).transpose()?;
         let part = Part {
             rank,
             parts,
@@ -161,7 +159,7 @@ impl Part {
             neighbour_count: storage::read_array(&group, "neighbour_count", path)?,
             indptr: storage::read_array(&group, "indptr", path)?.into(),
             indices: storage::read_array(&group, "indices", path)?.into(),
-            weights,
+            weights: weights.map(Into::into),
             halo: Rc::new(HaloPlan { neighbours }),
             order: order.ok_or_else(damaged)?,
         };
@@ -177,24 +175,16 @@ impl Part {
 /// To be called by all ranks.
 pub fn load_or_make(
     world: &World,
-    data: &Path,
+    data: &DatasetFile,
     path: Option<&Path>,
     options: &Options,
 ) -> Result<Loaded> {
-    let header = world.agree(Dataset::read_header(data))?;
-    let parts = world.size();
+    let (header, parts) = (data.header(), world.size());
     let path = path.map_or_else(|| default_path(&header.name, parts), Path::to_owned);
-    let mut made = false;
-    let making = match world.is_root() && !path.exists() {
-        true => {
-            made = true;
-            Dataset::read(data).and_then(|data| write(&path, &data, parts, options)).map(|_| ())
-        }
-        false => Ok(()),
-    };
-    world.agree(making)?;
+    let write = || data.read().and_then(|data| write(&path, &data, parts, options));
+    let made = world.make_if_missing(|| Ok(path.exists()), || world.on_root(write).map(|_| ()))?;
     let part = Part::read(&path, world.rank(), parts, &header.graph_hash).map_err(|error| {
-        let (data, path) = (data.display(), path.display());
+        let (data, path) = (data.path().display(), path.display());
         let fix = format!("dgmrf partition {data} --parts {parts} -o {path}");
         Error::Data(format!("{error}; make it again with `{fix}`"))
     });
@@ -207,6 +197,6 @@ pub struct Loaded {
     pub part: Part,
     /// Its file.
     pub path: PathBuf,
-    /// Whether the file was made just now (known on rank 0).
+    /// Whether the file was made just now.
     pub made: bool,
 }

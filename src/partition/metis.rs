@@ -4,14 +4,15 @@ use super::order::Order;
 use crate::error::{Error, Result};
 use crate::graph::{self, Graph};
 
-/// What is shared out equally.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, clap::ValueEnum)]
-pub enum Balance {
-    /// Entries of the adjacency matrix plus one per row: the work of a layer.
-    #[default]
-    Edges,
-    /// Nodes.
-    Nodes,
+words! {
+    /// What is shared out equally.
+    pub enum Balance {
+        /// Entries of the adjacency matrix plus one per row: the work of a layer.
+        #[default]
+        Edges = "edges",
+        /// Nodes.
+        Nodes = "nodes",
+    }
 }
 
 /// How a graph is divided.

@@ -112,7 +112,8 @@ pub fn infer<E: Rowwise>(
     mut keep: Option<Keep>,
 ) -> Result<Estimate> {
     let world = engine.world().clone();
-    world.agree(check(options).and_then(|()| check_scales(engine, problem.model)))?;
+    let checked = check(options).and_then(|()| problem.noise.check_curvature());
+    world.agree(checked.and_then(|()| check_scales(engine, problem.model)))?;
     let mut precision = Precision::new(engine, problem.model.layers.len(), &problem.data.observed);
     precision.prepare(engine, problem.model, problem.noise.curvature());
 

@@ -40,39 +40,27 @@ mod batch;
 mod conditional;
 mod diagonal;
 mod exact;
-mod file;
 mod infer;
 mod linear;
 mod perturb;
 mod precision;
 mod precondition;
 
-pub use file::{PosteriorFile, Writer};
 pub use infer::{Estimate, Info, Keep, Options, Problem, infer};
 pub use linear::{Features, Linear};
 pub use perturb::{MeanSource, draw};
 pub use precision::Precision;
 pub use precondition::{Choice, Preconditioner};
 
-/// How marginal variances are computed.
-#[derive(
-    Debug,
-    Clone,
-    Copy,
-    PartialEq,
-    Eq,
-    Default,
-    serde::Serialize,
-    serde::Deserialize,
-    clap::ValueEnum,
-)]
-#[serde(rename_all = "kebab-case")]
-pub enum Variance {
-    /// Rao–Blackwellised from posterior samples.
-    #[default]
-    Rbmc,
-    /// Plain Monte Carlo from posterior samples, as in the paper.
-    Mc,
-    /// Exactly, for small graphs.
-    Exact,
+words! {
+    /// How marginal variances are computed.
+    pub enum Variance {
+        /// Rao–Blackwellised from posterior samples.
+        #[default]
+        Rbmc = "rbmc",
+        /// Plain Monte Carlo from posterior samples, as in the paper.
+        Mc = "mc",
+        /// Exactly, for small graphs.
+        Exact = "exact",
+    }
 }

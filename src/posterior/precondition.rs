@@ -6,29 +6,19 @@ use crate::field::Engine;
 use crate::solver::schwarz;
 use crate::solver::{Diagonal, Precondition, Refusal, Schwarz};
 
-/// Which preconditioner to use.
-#[derive(
-    Debug,
-    Clone,
-    Copy,
-    PartialEq,
-    Eq,
-    Default,
-    serde::Serialize,
-    serde::Deserialize,
-    clap::ValueEnum,
-)]
-#[serde(rename_all = "kebab-case")]
-pub enum Choice {
-    /// The diagonal of `Q̃`, and blocks where that converges slowly.
-    #[default]
-    Auto,
-    /// The identity.
-    None,
-    /// The diagonal of `Q̃`.
-    Jacobi,
-    /// Overlapping blocks of `Q̃`, each solved exactly: for large unobserved regions.
-    Schwarz,
+words! {
+    /// Which preconditioner to use.
+    pub enum Choice {
+        /// The diagonal of `Q̃`, and blocks where that converges slowly.
+        #[default]
+        Auto = "auto",
+        /// The identity.
+        None = "none",
+        /// The diagonal of `Q̃`.
+        Jacobi = "jacobi",
+        /// Overlapping blocks of `Q̃`, each solved exactly: for large unobserved regions.
+        Schwarz = "schwarz",
+    }
 }
 
 /// `M⁻¹ ≈ Q̃⁻¹`, made from a [`Precision`].

@@ -11,15 +11,17 @@ use crate::progress::Progress;
 use crate::random::{Purpose, Stream};
 use rayon::prelude::*;
 
-/// How the nodes of a mesh are placed and connected. Nodes are numbered row by row, as mesh
-/// generators do, so neighbours are near in memory too.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, clap::ValueEnum)]
-pub enum Kind {
-    /// One random point in each cell of a lattice, Delaunay triangulation (about 3 edges a node)
-    #[default]
-    Delaunay,
-    /// A square lattice with 4 neighbours
-    Grid,
+words! {
+    /// How the nodes of a mesh are placed and connected. Nodes are numbered row by row, as mesh
+    /// generators do, so neighbours are near in memory too.
+    pub enum Kind {
+        /// One random point in each cell of a lattice, Delaunay triangulation
+        /// (about 3 edges a node)
+        #[default]
+        Delaunay = "delaunay",
+        /// A square lattice with 4 neighbours
+        Grid = "grid",
+    }
 }
 
 /// What to make.

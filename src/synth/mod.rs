@@ -47,16 +47,17 @@ fn white_noise(nodes: usize, stream: Stream, column: u64) -> Vec<f64> {
     (0..nodes as u64).into_par_iter().map(|i| stream.normal(i, column)).collect()
 }
 
-/// When the true posterior is computed; it takes `O(N³)` time and `O(N²)` memory.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, clap::ValueEnum)]
-pub enum WriteTruth {
-    /// The posterior up to 6000 nodes, the field `x` always
-    #[default]
-    Auto,
-    /// The posterior at any size
-    Always,
-    /// Neither the posterior nor the field
-    Never,
+words! {
+    /// When the true posterior is computed; it takes `O(N³)` time and `O(N²)` memory.
+    pub enum WriteTruth {
+        /// The posterior up to 6000 nodes, the field `x` always
+        #[default]
+        Auto = "auto",
+        /// The posterior at any size
+        Always = "always",
+        /// Neither the posterior nor the field
+        Never = "never",
+    }
 }
 
 /// Largest graph for which [`WriteTruth::Auto`] computes the posterior.

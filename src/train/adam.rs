@@ -5,25 +5,15 @@
 
 use crate::field::rowwise::AdamStep;
 
-/// How the step size changes over the run.
-#[derive(
-    Debug,
-    Clone,
-    Copy,
-    PartialEq,
-    Eq,
-    Default,
-    serde::Serialize,
-    serde::Deserialize,
-    clap::ValueEnum,
-)]
-#[serde(rename_all = "kebab-case")]
-pub enum Decay {
-    /// It does not.
-    #[default]
-    None,
-    /// Half a cosine, from the full rate at the first step to 1 % of it at the last.
-    Cosine,
+words! {
+    /// How the step size changes over the run.
+    pub enum Decay {
+        /// It does not.
+        #[default]
+        None = "none",
+        /// Half a cosine, from the full rate at the first step to 1 % of it at the last.
+        Cosine = "cosine",
+    }
 }
 
 /// Settings of the optimiser.

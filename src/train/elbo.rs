@@ -24,25 +24,15 @@ use crate::model::LayerParameters;
 use crate::random::{Purpose, Stream};
 use std::f64::consts::PI;
 
-/// How expectations under `q` are estimated.
-#[derive(
-    Debug,
-    Clone,
-    Copy,
-    PartialEq,
-    Eq,
-    Default,
-    serde::Serialize,
-    serde::Deserialize,
-    clap::ValueEnum,
-)]
-#[serde(rename_all = "kebab-case")]
-pub enum Estimator {
-    /// Mean part exact, random signs for the rest: far less noise.
-    #[default]
-    Rademacher,
-    /// Gaussian samples, as in the paper.
-    Gaussian,
+words! {
+    /// How expectations under `q` are estimated.
+    pub enum Estimator {
+        /// Mean part exact, random signs for the rest: far less noise.
+        #[default]
+        Rademacher = "rademacher",
+        /// Gaussian samples, as in the paper.
+        Gaussian = "gaussian",
+    }
 }
 
 /// Settings.

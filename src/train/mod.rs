@@ -10,6 +10,7 @@ pub mod elbo;
 pub mod evidence;
 mod fit;
 pub mod joint;
+pub mod journal;
 mod linear;
 pub mod marginal;
 pub mod newton;

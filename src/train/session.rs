@@ -1,12 +1,42 @@
 //! The loop around a fit: its journal, its checkpoints, and how it goes on after a break.
+//!
+//! ```
+//! use dgmrf::comm::World;
+//! use dgmrf::field::native::Native;
+//! use dgmrf::graph::delaunay::Weighting;
+//! use dgmrf::likelihood::Observations;
+//! use dgmrf::logdet;
+//! use dgmrf::model::Gamma;
+//! use dgmrf::partition::Partition;
+//! use dgmrf::synth::{self, Observation, mesh::{Kind, Mesh}};
+//! use dgmrf::train::{Problem, Shape, marginal::{self, Marginal}, session};
+//!
+//! // Values on a grid of 400 nodes, all on this rank; half of them are hidden.
+//! let mesh = Mesh { nodes: 400, kind: Kind::Grid, weighting: Weighting::None };
+//! let observation = Observation { mask_fraction: 0.5, ..Observation::default() };
+//! let data = synth::mesh::generate(&mesh, &observation)?;
+//! let part = Partition::new(&data.graph, vec![0; 400], 1, Default::default())?.part(0);
+//! let (y, observed): (Vec<f64>, Vec<bool>) =
+//!     part.owned_ids().iter().map(|&i| (data.y[i as usize], data.observed[i as usize])).unzip();
+//!
+//! let mut engine = Native::<f64>::new(World::solo(), part)?;
+//! let spectrum = logdet::compute(&mut engine, &Default::default())?;
+//! let problem = Problem::new(Observations::new(&engine, &y, &observed)?, None, spectrum)?;
+//! let shape = Shape { layers: 1, bias: true, gamma: Gamma::Free, sigma: None };
+//! let mut fit = Marginal::new(&mut engine, problem, &shape, marginal::Options::default())?;
+//! // Without a journal and checkpoints; `Options` tells where they go.
+//! session::run(&mut engine, &mut fit, &session::Options::default())?;
+//! let (parameters, info) = fit.finish(&mut engine)?;
+//! assert!(info.converged && parameters.sigma() < 0.1);
+//! # Ok::<(), dgmrf::Error>(())
+//! ```
 
 use super::fit::{Fit, Report};
+use super::journal::{Journal, Line};
 use crate::checkpoint::{self, About};
-use crate::error::{Error, Result, WithPath};
+use crate::error::{Error, Result};
 use crate::field::rowwise::Rowwise;
 use crate::progress::Progress;
-use crate::storage;
-use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::time::{Duration, Instant};
@@ -19,7 +49,7 @@ pub enum Resume {
     Auto,
     /// Nowhere: begin anew.
     Never,
-    /// This checkpoint.
+    /// The checkpoint in this directory.
     From(PathBuf),
 }
 
@@ -38,10 +68,13 @@ impl std::str::FromStr for Resume {
 /// How a session is run.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Options {
-    /// Run directory: `metrics.jsonl` and `checkpoints/` are in it.
-    pub dir: PathBuf,
+    /// File of the journal, `metrics.jsonl`; none is written without.
+    pub journal: Option<PathBuf>,
     /// Steps between lines of the journal.
     pub log_every: u64,
+    /// Directory of the checkpoints; without, none are written, and none is gone on from but the
+    /// one that `resume` names.
+    pub checkpoints: Option<PathBuf>,
     /// Steps between checkpoints; 0 for none.
     pub checkpoint_every: u64,
     /// Time between checkpoints, besides; none where steps are 0.
@@ -54,6 +87,22 @@ pub struct Options {
     pub iterations: u64,
     /// How the objective is told.
     pub objective: Objective,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Options {
+            journal: None,
+            log_every: 10,
+            checkpoints: None,
+            checkpoint_every: 1000,
+            checkpoint_after: Duration::from_mins(10),
+            resume: Resume::Auto,
+            about: About::new(),
+            iterations: 0,
+            objective: Objective::default(),
+        }
+    }
 }
 
 /// What objectives are told as: per node, in the units of `y`.
@@ -69,7 +118,21 @@ pub struct Objective {
     pub scale: f64,
 }
 
+impl Default for Objective {
+    fn default() -> Self {
+        Objective { name: "objective", shift: 0.0, nodes: 1.0, scale: 1.0 }
+    }
+}
+
 impl Objective {
+    /// The objective of a fit to standardised values, `(y − mean) / scale`, of which `observed` are
+    /// known. Densities of `y` and of standardised values differ by the scale, once for each value:
+    /// `log p(y) = log p((y − mean) / scale) − M log scale`.
+    pub fn standardised(name: &'static str, nodes: usize, observed: usize, scale: f64) -> Self {
+        let shift = -(observed as f64) * scale.ln();
+        Objective { name, shift, nodes: nodes as f64, scale }
+    }
+
     /// Per node, in the units of `y`.
     pub fn per_node(&self, value: f64) -> f64 {
         (value + self.shift) / self.nodes
@@ -81,47 +144,49 @@ impl Objective {
 pub struct Outcome {
     /// Step of the checkpoint it went on from.
     pub resumed_at: Option<u64>,
-    /// Whether a signal ended it before the fit was finished.
-    pub interrupted: bool,
 }
 
-/// Takes a fit from its start, or from a checkpoint, to its end. All ranks call it.
+/// Takes a fit from its start, or from a checkpoint, to its end. A signal that announces the end of
+/// the job (SIGTERM, SIGUSR1) makes it [`Error::Interrupted`], after a checkpoint. All ranks call
+/// it.
 pub fn run<E: Rowwise, F: Fit<E>>(
     engine: &mut E,
     fit: &mut F,
     options: &Options,
 ) -> Result<Outcome> {
     let world = engine.world().clone();
-    let checkpoints = options.dir.join("checkpoints");
-    let resumed_at = resume(engine, fit, options, &checkpoints)?;
-    let journal = world.agree(match world.is_root() {
-        true => Journal::open(&options.dir.join("metrics.jsonl"), fit.steps()).map(Some),
-        false => Ok(None),
-    })?;
-    let (mut journal, earlier) = match journal {
+    let resumed_at = resume(engine, fit, options)?;
+    let path = options.journal.as_deref();
+    let open = || path.map(|path| Journal::open(path, fit.steps())).transpose();
+    let (mut journal, earlier) = match world.on_root(open)?.flatten() {
         Some((journal, seconds)) => (Some(journal), seconds),
         None => (None, 0.0),
     };
-    let mut progress = match world.is_root() {
-        true => Progress::new(options.objective.name, options.iterations),
-        false => Progress::silent(),
+    let checkpoints = options.checkpoints.as_deref();
+    let every = checkpoints.map_or(0, |_| options.checkpoint_every);
+    let mut progress = if world.is_root() {
+        Progress::new(options.objective.name, options.iterations)
+    } else {
+        Progress::silent()
     };
     progress.begin_at(fit.steps());
     signal::listen();
-    let (start, mut saved_at, mut saved_step) = (Instant::now(), Instant::now(), fit.steps());
+    let (start, mut saved_at) = (Instant::now(), Instant::now());
+    // The checkpoint that was gone on from counts, unless it is of step 0.
+    let mut saved_step = (every > 0).then_some(fit.steps()).filter(|step| *step > 0);
     let (mut look_at, mut looked) = (fit.steps() + 1, Instant::now());
     while !fit.finished() {
         let before = fit.steps();
         let report = match fit.step(engine) {
             Ok(report) => report,
-            Err(error) => return Err(stopped(error, saved_step, options.checkpoint_every)),
+            Err(error) => return Err(stopped(error, saved_step)),
         };
         if !report.objective.is_finite() {
             let why = Error::Numeric(format!(
                 "the objective is {} after {before} steps: a smaller train.learning_rate may help",
                 report.objective
             ));
-            return Err(stopped(why, saved_step, options.checkpoint_every));
+            return Err(stopped(why, saved_step));
         }
         let step = fit.steps();
         progress.advance(step - before);
@@ -135,7 +200,7 @@ pub fn run<E: Rowwise, F: Fit<E>>(
         }
         // Clocks and signals differ between ranks; what follows from them is decided together.
         let mut interrupted = false;
-        let mut due = options.checkpoint_every > 0 && step.is_multiple_of(options.checkpoint_every);
+        let mut due = every > 0 && step.is_multiple_of(every);
         if step >= look_at {
             let of_step = looked.elapsed().as_secs_f64() / (step + 1 - look_at).max(1) as f64;
             let late = saved_at.elapsed() >= options.checkpoint_after;
@@ -146,43 +211,45 @@ pub fn run<E: Rowwise, F: Fit<E>>(
             ];
             world.max(&mut told);
             interrupted = told[0] > 0.0;
-            due |= options.checkpoint_every > 0 && (told[1] > 0.0 || interrupted);
+            due |= every > 0 && (told[1] > 0.0 || interrupted);
             (look_at, looked) = (step + told[2] as u64, Instant::now());
         }
-        if due && !fit.finished() {
+        if let Some(checkpoints) = checkpoints
+            && due
+            && !fit.finished()
+        {
             let state = fit.save(engine);
-            checkpoint::save(&world, &checkpoints, engine.part(), &options.about, &state)?;
-            (saved_at, saved_step) = (Instant::now(), step);
+            checkpoint::save(&world, checkpoints, engine.part(), &options.about, &state)?;
+            (saved_at, saved_step) = (Instant::now(), Some(step));
         }
         if interrupted && !fit.finished() {
-            return Ok(Outcome { resumed_at, interrupted: true });
+            let saved = every > 0;
+            return world.agree(Err(Error::Interrupted { saved }));
         }
     }
-    Ok(Outcome { resumed_at, interrupted: false })
+    Ok(Outcome { resumed_at })
 }
 
 /// Seconds between looks at clocks and signals, about.
 const LOOK: f64 = 0.25;
 
 /// What to say when a fit cannot go on.
-fn stopped(error: Error, saved: u64, every: u64) -> Error {
-    let rest = match (every, saved) {
-        (0, _) | (_, 0) => "there is no checkpoint".to_owned(),
-        _ => format!("the last good checkpoint is that of step {saved}"),
-    };
-    Error::Numeric(format!("training stopped: {error} ({rest})"))
+fn stopped(error: Error, checkpoint: Option<u64>) -> Error {
+    Error::Stopped { source: Box::new(error), checkpoint }
 }
 
 fn resume<E: Rowwise, F: Fit<E>>(
     engine: &mut E,
     fit: &mut F,
     options: &Options,
-    checkpoints: &Path,
 ) -> Result<Option<u64>> {
     let world = engine.world().clone();
     let loaded = match &options.resume {
         Resume::Never => None,
-        Resume::Auto => checkpoint::latest(&world, checkpoints, engine.part())?,
+        Resume::Auto => match &options.checkpoints {
+            Some(checkpoints) => checkpoint::latest(&world, checkpoints, engine.part())?,
+            None => None,
+        },
         Resume::From(path) => Some(checkpoint::load(&world, path, engine.part())?),
     };
     let Some(loaded) = loaded else { return Ok(None) };
@@ -208,71 +275,24 @@ fn same(then: &About, now: &About, path: &Path) -> Result<()> {
     Err(Error::file(
         path,
         format!(
-            "this checkpoint is of a run with other settings:\n{}\nUse --resume never to begin anew, \
-             another name or run.dir to keep both, or the settings of then",
+            "this checkpoint is of a run with other settings:\n{}\n\
+             Use --resume never to begin anew, another name or run.dir to keep both, or the \
+             settings of then",
             differences.join("\n")
         ),
     ))
 }
 
-/// One line of the journal.
-fn line<E: Rowwise, F: Fit<E>>(
-    fit: &F,
-    report: &Report,
-    options: &Options,
-    seconds: f64,
-) -> serde_json::Value {
+/// What the journal tells of a step.
+fn line<E: Rowwise, F: Fit<E>>(fit: &F, report: &Report, options: &Options, seconds: f64) -> Line {
     let p = fit.parameters();
-    let layers: Vec<_> = (0..p.model.layers.len())
-        .map(|l| {
-            let c = p.model.coefficients(l);
-            serde_json::json!({
-                "alpha": c.alpha, "beta": c.rho * c.alpha, "gamma": c.gamma, "bias": c.bias,
-            })
-        })
-        .collect();
-    let mut line = serde_json::json!({
-        "step": fit.steps(),
-        "seconds": seconds,
-        "objective_per_node": options.objective.per_node(report.objective),
-        "sigma": p.sigma() * options.objective.scale,
-        "layers": layers,
-    });
-    if let Some(iterations) = report.cg_iterations {
-        line["cg_iterations"] = iterations.into();
-    }
-    line
-}
-
-/// `metrics.jsonl`: one line per logged step.
-struct Journal {
-    file: std::fs::File,
-    path: PathBuf,
-}
-
-impl Journal {
-    /// Goes on after `step`: lines of steps beyond are of a run that was not continued. Also the
-    /// seconds that the kept lines have taken.
-    fn open(path: &Path, step: u64) -> Result<(Self, f64)> {
-        let (mut kept, mut seconds) = (String::new(), 0.0);
-        if step > 0
-            && let Ok(text) = std::fs::read_to_string(path)
-        {
-            for line in text.lines() {
-                let parsed: serde_json::Value = serde_json::from_str(line).unwrap_or_default();
-                if parsed["step"].as_u64().is_some_and(|s| s <= step) {
-                    kept.extend([line, "\n"]);
-                    seconds = parsed["seconds"].as_f64().unwrap_or(seconds);
-                }
-            }
-        }
-        storage::write_text_file(path, &kept)?;
-        let file = std::fs::OpenOptions::new().append(true).open(path).with_path(path, "")?;
-        Ok((Journal { file, path: path.into() }, seconds))
-    }
-
-    fn write(&mut self, line: &serde_json::Value) -> Result<()> {
-        writeln!(self.file, "{line}").with_path(&self.path, "")
+    Line {
+        step: fit.steps(),
+        seconds,
+        objective_per_node: options.objective.per_node(report.objective),
+        sigma: p.sigma() * options.objective.scale,
+        layers: p.model.rounded(),
+        cg_iterations: report.cg_iterations,
     }
 }
 

@@ -1,7 +1,7 @@
 //! The file of a spectrum.
 
 use super::*;
-use dgmrf::dataset::Dataset;
+use dgmrf::dataset::{Dataset, DatasetFile};
 
 /// A dataset of 1200 nodes in a directory of its own.
 fn dataset(dir: &tempfile::TempDir) -> std::path::PathBuf {
@@ -14,7 +14,8 @@ fn dataset(dir: &tempfile::TempDir) -> std::path::PathBuf {
 fn load(data: &std::path::Path, options: &Options) -> logdet::Loaded {
     let world = World::solo();
     let graph = Dataset::read(data).expect("a dataset").graph;
-    logdet::load_or_make(&world, data, true, options, |options| {
+    let file = DatasetFile::open(data).expect("a dataset");
+    logdet::load_or_make(&world, &file, true, options, |options| {
         logdet::compute(&mut native(&World::solo(), &graph), options)
     })
     .expect("a spectrum")
@@ -52,7 +53,8 @@ fn files_belong_to_one_graph_and_are_never_needed() {
     let first = load(&data, &options);
     let graph = Dataset::read(&data).expect("a dataset").graph;
     let compute = |o: &Options| logdet::compute(&mut native(&World::solo(), &graph), o);
-    let plain = logdet::load_or_make(&World::solo(), &data, false, &options, compute);
+    let file = DatasetFile::open(&data).expect("a dataset");
+    let plain = logdet::load_or_make(&World::solo(), &file, false, &options, compute);
     let plain = plain.expect("a spectrum");
     assert!(plain.made && plain.path != first.path, "weights are part of the name");
 

@@ -9,7 +9,7 @@ const VERSION: u32 = 1;
 
 /// Predictions at nodes, in the units of `y`.
 #[derive(Debug, Clone, PartialEq)]
-pub struct PosteriorFile {
+pub struct Predictions {
     /// Hash of the dataset that was conditioned on.
     pub data_hash: String,
     /// Hash of the dataset, the model and the settings: the same key means the same numbers.
@@ -26,7 +26,7 @@ pub struct PosteriorFile {
     pub std_x_error: Option<Vec<f64>>,
     /// Mean of the coefficients of the features.
     pub coefficients: Vec<f64>,
-    /// How it was made: method, samples, iterations and so on, by name.
+    /// How they were made: method, samples, iterations and so on, by name; not read back.
     pub facts: Vec<(String, String)>,
 }
 
@@ -55,7 +55,7 @@ impl Writer {
     }
 
     /// Writes the rest and gives the file its name.
-    pub fn finish(self, content: &PosteriorFile) -> Result<()> {
+    pub fn finish(self, content: &Predictions) -> Result<()> {
         let write = |file: &hdf5::File| -> hdf5::Result<()> {
             storage::write_text(file, "format", FORMAT)?;
             file.new_attr::<u32>().create("version")?.write_scalar(&VERSION)?;
@@ -83,7 +83,7 @@ impl Writer {
     }
 }
 
-impl PosteriorFile {
+impl Predictions {
     /// The `key` of a file, if there is one of this format.
     pub fn read_key(path: &Path) -> Option<String> {
         let file = storage::open(path).ok()?;
@@ -105,28 +105,23 @@ impl PosteriorFile {
         let mean: Vec<f64> = storage::read_array(&file, "mean", path)?;
         let values = |name: &str| -> Result<Vec<f64>> {
             let values: Vec<f64> = storage::read_array(&file, name, path)?;
-            match values.len() == mean.len() {
-                true => Ok(values),
-                false => Err(Error::file(path, format!("`{name}` and `mean` differ in length"))),
+            if values.len() != mean.len() {
+                return Err(Error::file(path, format!("`{name}` and `mean` differ in length")));
             }
+            Ok(values)
         };
         let (std_x, std_y) = (values("std_x")?, values("std_y")?);
-        let std_x_error = match file.link_exists("std_x_error") {
-            true => Some(values("std_x_error")?),
-            false => None,
-        };
-        let nodes: Option<Vec<u32>> = match file.link_exists("nodes") {
-            true => Some(storage::read_array(&file, "nodes", path)?),
-            false => None,
-        };
+        let there = |name: &str| file.link_exists(name);
+        let std_x_error = there("std_x_error").then(|| values("std_x_error")).transpose()?;
+        let nodes = there("nodes").then(|| storage::read_array(&file, "nodes", path));
+        let nodes: Option<Vec<u32>> = nodes.transpose()?;
         if nodes.as_ref().is_some_and(|nodes| nodes.len() != mean.len()) {
             return Err(Error::file(path, "`nodes` and `mean` differ in length"));
         }
-        let coefficients = match file.link_exists("coefficients") {
-            true => storage::read_array(&file, "coefficients", path)?,
-            false => Vec::new(),
-        };
-        Ok(PosteriorFile {
+        let coefficients =
+            there("coefficients").then(|| storage::read_array(&file, "coefficients", path));
+        let coefficients = coefficients.transpose()?.unwrap_or_default();
+        Ok(Predictions {
             data_hash: storage::read_text(&file, "data_hash", path)?,
             key: storage::read_text(&file, "key", path)?,
             nodes,
@@ -139,7 +134,7 @@ impl PosteriorFile {
         })
     }
 
-    /// The same as a table for people and other programs: `id,mean,std_x,std_y[,std_x_error]`.
+    /// A table for people and other programs: `id,mean,std_x,std_y[,std_x_error]`.
     pub fn to_csv(&self) -> String {
         let mut text = String::from("id,mean,std_x,std_y");
         text += if self.std_x_error.is_some() { ",std_x_error\n" } else { "\n" };

@@ -1,7 +1,9 @@
-//! The engine a command computes with, as the user chose it.
+//! The engine that a run computes with, as its settings choose it.
 
 use crate::comm::World;
-use crate::config::{self, Precision};
+use crate::config::{self, Config, Precision};
+#[cfg(not(feature = "torch"))]
+use crate::error::Error;
 use crate::error::Result;
 use crate::field::rowwise::Rowwise;
 use crate::field::{Device, native::Native};
@@ -9,13 +11,15 @@ use crate::partition::Part;
 use std::rc::Rc;
 
 /// Work that runs on any engine. (A closure cannot be generic over the engine, a trait can.)
-pub(super) trait Work {
+pub trait Work {
+    /// What comes out.
     type Output;
+    /// Does the work on this engine. Called by all ranks.
     fn on<E: Rowwise>(self, engine: E) -> Result<Self::Output>;
 }
 
-/// Does `work` in double precision on the engine of the user's choice. To be called by all ranks.
-pub(super) fn with_engine<W: Work>(
+/// Does `work` in double precision on the engine of the user's choice. All ranks call it.
+pub fn with_engine<W: Work>(
     world: &Rc<World>,
     part: Part,
     engine: config::Engine,
@@ -25,8 +29,8 @@ pub(super) fn with_engine<W: Work>(
     with_precision(world, part, engine, device, Precision::Double, work)
 }
 
-/// [`with_engine`] in the precision asked for.
-pub(super) fn with_precision<W: Work>(
+/// Does `work` on the engine of the user's choice, in the precision asked for. All ranks call it.
+pub fn with_precision<W: Work>(
     world: &Rc<World>,
     part: Part,
     engine: config::Engine,
@@ -73,7 +77,25 @@ fn with_torch<W: Work>(
     _: Precision,
     _: W,
 ) -> Result<W::Output> {
-    world.agree(Err(crate::Error::Setting(
-        "this dgmrf was built without libtorch (feature `torch`); use the native engine".into(),
-    )))
+    world.agree(Err(no_torch()))
+}
+
+#[cfg(not(feature = "torch"))]
+fn no_torch() -> Error {
+    Error::Setting(
+        "this dgmrf was built without libtorch (feature `torch`): set run.engine = \"native\""
+            .into(),
+    )
+}
+
+/// A missing engine or device should not show after hours of work: fails where the settings ask for
+/// one. All ranks call it.
+pub fn check_engine(world: &World, config: &Config) -> Result<()> {
+    if config.run.engine == config::Engine::Native {
+        return Ok(());
+    }
+    #[cfg(feature = "torch")]
+    return world.agree(crate::field::torch::device_of(world, config.run.device)).map(|_| ());
+    #[cfg(not(feature = "torch"))]
+    return world.agree(Err(no_torch()));
 }

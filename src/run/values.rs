@@ -1,35 +1,38 @@
 //! The values of a dataset, given by rank 0 to the ranks that own the nodes.
 
 use crate::comm::World;
-use crate::dataset::Dataset;
+use crate::dataset::{Dataset, DatasetFile};
 use crate::error::{Error, Result};
 use crate::model::Standardise;
 use crate::posterior::Features;
-use std::path::Path;
+
+/// Precision of the coefficients of features a priori, in the units of `y`: `c ~ N(0, 10⁸)`.
+const COEFFICIENT_PRECISION: f64 = 1e-8;
 
 /// What a rank knows of its nodes, in standardised units.
-pub(super) struct Values {
+pub struct Values {
+    /// Values of the owned rows; NaN where unknown.
     pub y: Vec<f64>,
+    /// Which of them the model may see.
     pub observed: Vec<bool>,
+    /// Features of the owned rows, where the model uses them.
     pub features: Option<Features>,
     /// Observed nodes of all ranks.
     pub observed_count: usize,
+    /// What the units are.
     pub standardise: Standardise,
 }
 
-/// Reads the dataset on rank 0 and gives each rank the rows `ids`. Without `standardise` the data
-/// are given mean 0 and standard deviation 1. All ranks call it.
-pub(super) fn read(
+/// Reads the dataset on rank 0 and gives each rank the rows `ids`, in the units of `standardise`.
+/// Without, the observed values are given mean 0 and standard deviation 1. All ranks call it.
+pub fn read(
     world: &World,
-    path: &Path,
+    file: &DatasetFile,
     ids: &[u32],
     features: bool,
     standardise: Option<Standardise>,
 ) -> Result<Values> {
-    let data = world.agree(match world.is_root() {
-        true => read_on_root(path, features).map(Some),
-        false => Ok(None),
-    })?;
+    let data = world.on_root(|| read_whole(file, features))?;
     // Worked out on rank 0 from all data: the same numbers on any number of ranks.
     let facts = data.as_ref().map_or_else(Vec::new, |d| {
         let Standardise { mean, scale } = standardise.unwrap_or_else(|| moments(d));
@@ -47,8 +50,7 @@ pub(super) fn read(
     let features = features.then(|| {
         let all = data.as_ref().and_then(|d| d.features.as_ref());
         let values = world.scatter_rows(ids, all.map(|f| &f.values[..]), count);
-        // The prior of coefficients is N(0, 10⁸) in the units of y.
-        Features { count, values, prior_precision: 1e-8 * scale * scale }
+        Features { count, values, prior_precision: COEFFICIENT_PRECISION * scale * scale }
     });
     Ok(Values {
         y: mine.iter().step_by(2).copied().collect(),
@@ -59,12 +61,13 @@ pub(super) fn read(
     })
 }
 
-fn read_on_root(path: &Path, features: bool) -> Result<Dataset> {
-    let data = Dataset::read(path)?;
-    match features && data.features.is_none() {
-        true => Err(Error::file(path, "the model uses node features, and there are none here")),
-        false => Ok(data),
+fn read_whole(file: &DatasetFile, features: bool) -> Result<Dataset> {
+    let data = file.read()?;
+    if features && data.features.is_none() {
+        let why = "the model uses node features, and there are none here";
+        return Err(Error::file(file.path(), why));
     }
+    Ok(data)
 }
 
 /// Mean and standard deviation of the observed values; a constant keeps its scale.
