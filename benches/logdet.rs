@@ -1,9 +1,11 @@
-//! Log-determinants: the paper's power series against Lanczos quadrature on the california graph, and
-//! Lanczos on meshes of growing size with two ranks. (`cargo bench --bench logdet [-- --exact]`)
+//! Log-determinants: the paper's power series against Lanczos quadrature on the california graph,
+//! and Lanczos on meshes of growing size with two ranks.
+//! (`cargo bench --bench logdet [-- --exact]`)
 //!
-//! Prints the tables of docs/performance.md. Times are the best of several turns. Errors are against
-//! all eigenvalues where these are kept or asked for by `--exact` (once: about a quarter of an hour on
-//! two cores, 3.4 GB), otherwise against Lanczos with many probes. Data stay in the target directory.
+//! Prints the tables of docs/performance.md. Times are the best of several turns. Errors are
+//! against all eigenvalues where these are kept or asked for by `--exact` (once: about a quarter of
+//! an hour on two cores, 3.4 GB), otherwise against Lanczos with many probes. Data stay in the
+//! target directory.
 
 use serde_json::Value;
 use std::path::{Path, PathBuf};

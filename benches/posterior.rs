@@ -3,9 +3,9 @@
 //! `../shared/data` where they are. (`cargo bench --bench posterior`, some ten minutes; words after
 //! `--` choose tables: `preconditioners`, `targets`.)
 //!
-//! Prints tables for docs/performance.md. Seconds are those of `infer`: reading, dividing and writing
-//! included. Peak memory is that of the largest rank and that of all together, where `/usr/bin/time`
-//! tells it.
+//! Prints tables for docs/performance.md. Seconds are those of `infer`: reading, dividing and
+//! writing included. Peak memory is that of the largest rank and that of all together, where
+//! `/usr/bin/time` tells it.
 
 use dgmrf::dataset::{Dataset, mask};
 use dgmrf::model::{Gamma, Model, ModelFile, Standardise};
@@ -17,8 +17,8 @@ use std::process::{Command, Output};
 const LAYERS: [(f64, f64, f64, f64); 3] =
     [(3.36, -3.323, 0.166, 0.0), (1.5, -1.35, 0.1, 0.0), (1.5, -1.35, 0.1, 0.0)];
 
-/// Layers and `σ` of the fit to the mesh of 10⁶ nodes made here (`dgmrf train` with `layers = 2` and
-/// else its defaults, on two ranks; bias and noise in standardised units). The second layer has
+/// Layers and `σ` of the fit to the mesh of 10⁶ nodes made here (`dgmrf train` with `layers = 2`
+/// and else its defaults, on two ranks; bias and noise in standardised units). The second layer has
 /// `ρ = −0.999998`: the diagonal is too little even without a hole.
 const FITTED: [(f64, f64, f64, f64); 2] = [
     (0.8406703, -0.6107805, 0.0003442414, 0.2658583),

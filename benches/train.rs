@@ -2,9 +2,9 @@
 //! three sizes, in turns, so that every ratio comes from one run. (`cargo bench --bench train`)
 //!
 //! Prints a table for docs/performance.md. A time is the best of several turns, since other work on
-//! the machine only ever makes a run slower; it runs from the first line of the journal to the last, so
-//! neither the start nor the first iteration counts. The directory that DGMRF_DATA names (imported
-//! files) gives the data; where a file is missing, a mesh of the same size stands in.
+//! the machine only ever makes a run slower; it runs from the first line of the journal to the
+//! last, so neither the start nor the first iteration counts. The directory that DGMRF_DATA names
+//! (imported files) gives the data; where a file is missing, a mesh of the same size stands in.
 //! DGMRF_TURNS sets the turns, DGMRF_SIZES the sizes to run (a comma-separated list of names).
 
 use std::path::{Path, PathBuf};

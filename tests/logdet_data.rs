@@ -1,5 +1,5 @@
-//! Error bars of log-determinants on the paper's graphs: over many seeds the truth lies within three
-//! standard errors (and the truncation bound).
+//! Error bars of log-determinants on the paper's graphs: over many seeds the truth lies within
+//! three standard errors (and the truncation bound).
 
 use dgmrf::comm::World;
 use dgmrf::dataset::{Dataset, DatasetFile};
@@ -81,8 +81,8 @@ fn california_in_a_few_seeds() {
     assert!(held(&graph, &truth, Method::PowerSeries, 48, 8) >= 7);
 }
 
-/// The full count, against all eigenvalues. Those of california take a quarter of an hour once and are
-/// kept in the target directory, where `benches/logdet.rs` finds them too.
+/// The full count, against all eigenvalues. Those of california take a quarter of an hour once and
+/// are kept in the target directory, where `benches/logdet.rs` finds them too.
 #[test]
 #[ignore = "long: cargo test --release --test logdet_data -- --ignored --nocapture"]
 fn a_hundred_seeds() {

@@ -1,5 +1,5 @@
-//! Marginal-likelihood fits: score and evidence against the dense `log p(y | θ)`, on every engine and
-//! on 1 to 4 ranks; fits that end where they should, and go on after a break bit for bit.
+//! Marginal-likelihood fits: score and evidence against the dense `log p(y | θ)`, on every engine
+//! and on 1 to 4 ranks; fits that end where they should, and go on after a break bit for bit.
 
 mod support;
 

@@ -5,10 +5,11 @@
 //! α = exp θ₁,   ρ = tanh θ₂,   γ = sigmoid θ₃          (paper, appendix B)
 //! ```
 //!
-//! Here: the parameters by name ([`LayerParameters`], [`Parameter`]), their transforms, the chain rule
-//! for gradients ([`LayerParameters::chain_rule`]), the entries of a row of `G` ([`LayerEntries`]) and
-//! the log-determinant in terms of the spectrum of the graph ([`LayerParameters::log_det`]).
-//! Not here: the products themselves, which are the engines' ([`crate::field`]).
+//! Here: the parameters by name ([`LayerParameters`], [`Parameter`]), their transforms, the chain
+//! rule for gradients ([`LayerParameters::chain_rule`]), the entries of a row of `G`
+//! ([`LayerEntries`]) and the log-determinant in terms of the spectrum of the graph
+//! ([`LayerParameters::log_det`]). Not here: the products themselves, which are the engines'
+//! ([`crate::field`]).
 
 use super::Gamma;
 use crate::error::{Error, Result};
@@ -96,8 +97,8 @@ impl LayerParameters {
         }
     }
 
-    /// The parameters with given `α`, `β = ρ α`, `γ` and `b`. A proper layer has `α > 0`, `|β| < α` (then
-    /// it is invertible on every graph) and, where it is a parameter, `0 < γ < 1`.
+    /// The parameters with given `α`, `β = ρ α`, `γ` and `b`. A proper layer has `α > 0`, `|β| < α`
+    /// (then it is invertible on every graph) and, where it is a parameter, `0 < γ < 1`.
     pub fn from_coefficients(
         (alpha, beta, layer_gamma, bias): (f64, f64, f64, f64),
         gamma: Gamma,
@@ -122,7 +123,8 @@ impl LayerParameters {
         })
     }
 
-    /// The gradient in the parameters from the sums that the transposed layer gives, over all ranks:
+    /// The gradient in the parameters from the sums that the transposed layer gives, over all
+    /// ranks:
     ///
     /// ```text
     /// ∂θ₁ = Σ g u,   ∂θ₂ = (1 − ρ²) Σ t h,   ∂θ₃ = γ (1 − γ) Σ g u log d,   ∂b = Σ g
@@ -268,7 +270,8 @@ impl LayerSpec {
         LayerSpec { alpha: c.alpha, beta, gamma: c.gamma, bias: c.bias, theta2 }
     }
 
-    /// The coefficients as they are written, also those that no layer can be fitted to (`|β| >= α`).
+    /// The coefficients as they are written, also those that no layer can be fitted to
+    /// (`|β| >= α`).
     pub fn coefficients(&self) -> Coefficients {
         let LayerSpec { alpha, beta, gamma, bias, .. } = *self;
         Coefficients { alpha, rho: beta / alpha, gamma, bias }

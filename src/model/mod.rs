@@ -1,9 +1,9 @@
 //! The deep Gaussian Markov random field: parameters, and the stack of layers `z = g(x)`.
 //!
-//! Here: one layer with its parameters and all that follows from them ([`layer`]), all layers together
-//! ([`Model`]), their products and gradients on an engine ([`Stack`]), the entries of `G`
-//! ([`columns`]), and a fitted model on disk ([`ModelFile`]).
-//! Not here: what turns the field into data, and where spectra come from.
+//! Here: one layer with its parameters and all that follows from them ([`layer`]), all layers
+//! together ([`Model`]), their products and gradients on an engine ([`Stack`]), the entries of `G`
+//! ([`columns`]), and a fitted model on disk ([`ModelFile`]). Not here: what turns the field into
+//! data, and where spectra come from.
 
 pub mod columns;
 mod file;

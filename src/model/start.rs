@@ -34,8 +34,8 @@ impl LayerStart {
 }
 
 impl LayerParameters {
-    /// A layer of this kind, each parameter moved by a `noise` of its own, with `b = 0` and `α` such
-    /// that the scale `α d^γ` is about 1 at a node whose logarithmic degree is `log_degree`.
+    /// A layer of this kind, each parameter moved by a `noise` of its own, with `b = 0` and `α`
+    /// such that the scale `α d^γ` is about 1 at a node whose logarithmic degree is `log_degree`.
     pub fn starting(kind: LayerStart, gamma: Gamma, log_degree: f64, noise: &Self) -> Self {
         let logit_gamma = kind.logit_gamma() + noise.logit_gamma;
         let exponent = match gamma {

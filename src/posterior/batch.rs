@@ -1,5 +1,5 @@
-//! One batch of columns after another: right-hand sides, conjugate gradients with the preconditioner
-//! that suits them, and the linear model in the features.
+//! One batch of columns after another: right-hand sides, conjugate gradients with the
+//! preconditioner that suits them, and the linear model in the features.
 
 use super::{Choice, Linear, MeanSource, Options, Precision, Preconditioner, Problem, draw};
 use crate::error::{CgError, Error, Result};
@@ -30,7 +30,8 @@ pub(super) struct Batch<E: Rowwise> {
     cg: cg::Options,
     seed: u64,
     preconditioner: Preconditioner<E>,
-    /// Its name, after how many iterations it may still be replaced by blocks, and why there are none.
+    /// Its name, after how many iterations it may still be replaced by blocks, and why there are
+    /// none.
     pub name: &'static str,
     jacobi_budget: Option<usize>,
     pub refusal: Option<Refusal>,

@@ -1,15 +1,15 @@
 //! The linear model in the features on an engine, for as many right-hand sides as a block has.
 //!
-//! `y = x + F c + ε` with `c ~ N(0, τ² I)`. Eliminating `x` from the joint precision of `(x, c)` leaves
-//! the Schur complement
+//! `y = x + F c + ε` with `c ~ N(0, τ² I)`. Eliminating `x` from the joint precision of `(x, c)`
+//! leaves the Schur complement
 //!
 //! ```text
 //! S = τ⁻² I + (G Z)ᵀ(G Z) + (F − Z)ᵀ W (F − Z)      with  Q̃ Z = W F,
 //! ```
 //!
 //! and a system with right-hand side `(b, a)` is solved by `x₀ = Q̃⁻¹ b`, `c = S⁻¹ (a − Zᵀ b)`,
-//! `x = x₀ − Z c`. This form of `S` is a sum of squares: nothing cancels, and an error of `Z` enters
-//! squared.
+//! `x = x₀ − Z c`. This form of `S` is a sum of squares: nothing cancels, and an error of `Z`
+//! enters squared.
 
 use super::Precision;
 use crate::error::{Error, Result};
@@ -133,8 +133,8 @@ impl<E: Rowwise> Linear<E> {
     }
 
     /// Solves for the coefficients, given the sources `v` and right-hand sides `b`, and the
-    /// solutions `x₀` of all columns; turns `x₀` into `x`, and writes `u = x + F c`. `scratch` is as wide as they are.
-    /// All ranks call it.
+    /// solutions `x₀` of all columns; turns `x₀` into `x`, and writes `u = x + F c`. `scratch` is
+    /// as wide as they are. All ranks call it.
     pub fn eliminate(
         &mut self,
         engine: &mut E,
@@ -181,8 +181,8 @@ impl<E: Rowwise> Linear<E> {
         Ok(())
     }
 
-    /// Solves for the coefficients of a block of further samples alone, once [`Linear::eliminate`] has
-    /// seen the features.
+    /// Solves for the coefficients of a block of further samples alone, once [`Linear::eliminate`]
+    /// has seen the features.
     pub fn eliminate_more(
         &mut self,
         engine: &mut E,

@@ -1,11 +1,11 @@
 //! What is known of `x` given `y` and the parameters: `x | y, θ ~ N(μ, Q̃⁻¹)`.
 //!
 //! Here: the precision as an operator ([`Precision`]) with the preconditioners that suit it
-//! ([`Preconditioner`]), and what is made of them with the solvers ([`crate::solver`]): posterior mean,
-//! samples and variances ([`infer`]), and the linear model in the features ([`Linear`]). Batched over
-//! columns and distributed, on any engine; matrix-free but for the blocks of a preconditioner and
-//! exact variances.
-//! Not here: scores of predictions, and how the parameters were found.
+//! ([`Preconditioner`]), and what is made of them with the solvers ([`crate::solver`]): posterior
+//! mean, samples and variances ([`infer`]), and the linear model in the features ([`Linear`]).
+//! Batched over columns and distributed, on any engine; matrix-free but for the blocks of a
+//! preconditioner and exact variances. Not here: scores of predictions, and how the parameters were
+//! found.
 //!
 //! # Example
 //!

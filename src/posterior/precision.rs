@@ -10,8 +10,8 @@ use crate::solver::Operator;
 use crate::solver::schwarz::{Assemble, Assembly};
 
 /// `Q̃ = GᵀG + W`, the precision of `x | y, θ` where the data add a diagonal `W` (paper, Eq. 1,
-/// with `W = σ⁻² I_m` for Gaussian noise). Never formed: a product is `2L` sweeps over the graph, for
-/// all columns of a block at once.
+/// with `W = σ⁻² I_m` for Gaussian noise). Never formed: a product is `2L` sweeps over the graph,
+/// for all columns of a block at once.
 pub struct Precision<E: Engine> {
     stack: Stack<E>,
     /// `G x` between the two halves of a product.

@@ -60,8 +60,8 @@ impl<E: Engine> Preconditioner<E> {
         Ok(Self::Schwarz(Box::new(Schwarz::new(engine, precision, options)?)))
     }
 
-    /// The diagonal of `Q̃`: exact for one layer, its dominating term for more. Cheap enough to be made
-    /// anew in every step of a fit ([`Preconditioner::follow`]).
+    /// The diagonal of `Q̃`: exact for one layer, its dominating term for more. Cheap enough to be
+    /// made anew in every step of a fit ([`Preconditioner::follow`]).
     pub fn jacobi(engine: &E, precision: &Precision<E>) -> Self {
         let part = engine.part();
         let mut made = Jacobi {

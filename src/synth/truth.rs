@@ -21,7 +21,8 @@ pub struct Posterior {
 /// Q̃ = Q + σ⁻² I_m,    Q̃ μ̃ = Q μ + σ⁻² y_m,    Var[x_i | y_m] = (Q̃⁻¹)_ii = Σ_k (L⁻¹)_ki²
 /// ```
 ///
-/// with the Cholesky factor `L` of the dense `Q̃`. `2/3 N³` operations and `3 N²` numbers in memory.
+/// with the Cholesky factor `L` of the dense `Q̃`. `2/3 N³` operations and `3 N²` numbers in
+/// memory.
 pub fn posterior(prior: &dyn Prior, y: &[f64], observed: &[bool], noise: f64) -> Result<Posterior> {
     let n = prior.nodes();
     let mut progress = Progress::new("true posterior", 3);

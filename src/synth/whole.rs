@@ -13,8 +13,8 @@ pub(super) type Block = <Native<f64> as Engine>::Block;
 /// A layer made ready.
 pub(super) type Layer = <Native<f64> as Engine>::Layer;
 
-/// An engine for all nodes of a graph, in their order. Engines of graphs with the same nodes can share
-/// blocks.
+/// An engine for all nodes of a graph, in their order. Engines of graphs with the same nodes can
+/// share blocks.
 pub(super) fn engine(graph: &Graph) -> Result<Native<f64>> {
     let partition = Partition::new(graph, vec![0; graph.nodes()], 1, Order::Original)?;
     Native::new(World::solo(), partition.part(0))

@@ -6,10 +6,11 @@
 //! log p(y | θ) = −½ ‖g(μ)‖² − ½ σ⁻² Σ m (y − μ)² + Σ_l log|det G_l| − M log σ − ½ log det Q̃ − ½ M log 2π
 //! ```
 //!
-//! The determinant is `log det Q̃ = Σ log D_ii + tr log(D^-½ Q̃ D^-½)` with the preconditioner's diagonal
-//! `D`, and the trace comes from stochastic Lanczos quadrature: conjugate gradients for `Q̃ x = D^½ z`,
-//! `z` random signs, leave the Lanczos matrix of `D^-½ Q̃ D^-½` and `z` in the coefficients of their steps.
-//! With features, `S` and the prior of the coefficients join in ([`crate::posterior::Linear`]).
+//! The determinant is `log det Q̃ = Σ log D_ii + tr log(D^-½ Q̃ D^-½)` with the preconditioner's
+//! diagonal `D`, and the trace comes from stochastic Lanczos quadrature: conjugate gradients for
+//! `Q̃ x = D^½ z`, `z` random signs, leave the Lanczos matrix of `D^-½ Q̃ D^-½` and `z` in the
+//! coefficients of their steps. With features, `S` and the prior of the coefficients join in
+//! ([`crate::posterior::Linear`]).
 
 use super::score::Score;
 use super::{Parameters, Problem};

@@ -5,7 +5,8 @@ use crate::checkpoint::State;
 use crate::error::Result;
 use crate::field::rowwise::Rowwise;
 
-/// A method of fitting, as the loop around it sees it ([`super::session`]). All ranks call all of it.
+/// A method of fitting, as the loop around it sees it ([`super::session`]). All ranks call all of
+/// it.
 pub trait Fit<E: Rowwise> {
     /// Steps done.
     fn steps(&self) -> u64;

@@ -68,8 +68,8 @@ impl<E: Rowwise> Joint<E> {
     /// Adds a block. Without data only `½ E ‖g(x)‖²` is taken in.
     ///
     /// `gx` becomes the gradient of `½ ‖g(x)‖² + ½ σ⁻² Σ m (y − x)²` in each column: that of the
-    /// expectation times the number of columns. Where it is to be pulled further, it goes there in the
-    /// same pass.
+    /// expectation times the number of columns. Where it is to be pulled further, it goes there in
+    /// the same pass.
     #[allow(clippy::too_many_arguments)] // one pass, so one call
     pub fn add(
         &mut self,
@@ -96,8 +96,9 @@ impl<E: Rowwise> Joint<E> {
         self.misfit += weight * misfit;
     }
 
-    /// Adds pairs `(w, x)` with `E[w xᵀ] = G Cov(x)`, such as white noise `w` with `x = Q̃⁻¹Gᵀw`, in place
-    /// of deviations: `E ⟨w, ∂G x⟩ = E ⟨G x, ∂G x⟩`. Returns the local `E ⟨w, G x⟩`; `gx` becomes `Gᵀ w`.
+    /// Adds pairs `(w, x)` with `E[w xᵀ] = G Cov(x)`, such as white noise `w` with `x = Q̃⁻¹Gᵀw`,
+    /// in place of deviations: `E ⟨w, ∂G x⟩ = E ⟨G x, ∂G x⟩`. Returns the local `E ⟨w, G x⟩`; `gx`
+    /// becomes `Gᵀ w`.
     pub fn add_pairs(
         &mut self,
         engine: &mut E,
@@ -147,8 +148,8 @@ fn sums_of([alpha, rho, gamma, bias]: [f64; LayerParameters::COUNT]) -> LayerSum
     LayerSums { alpha, rho, gamma, bias }
 }
 
-/// The gradient of minus the expected log-joint in the parameters of one layer, from its sums over all
-/// ranks and its log-determinant.
+/// The gradient of minus the expected log-joint in the parameters of one layer, from its sums over
+/// all ranks and its log-determinant.
 pub(super) fn layer_gradient(
     p: &crate::model::Model,
     l: usize,

@@ -1,8 +1,9 @@
 //! The linear model in the features under variational training: `y = x + F c + ε` with
 //! `q(c) = N(m, diag(s²))`, fitted together with everything else.
 //!
-//! What `c` adds to the ELBO is known in closed form: data are compared with `y − F m`, the variance of
-//! `F c` adds `Σ_k s_k² Σ_i m_i F_ik²` to the misfit, and prior and entropy are those of Gaussians.
+//! What `c` adds to the ELBO is known in closed form: data are compared with `y − F m`, the
+//! variance of `F c` adds `Σ_k s_k² Σ_i m_i F_ik²` to the misfit, and prior and entropy are those
+//! of Gaussians.
 
 use crate::error::{Error, Result};
 use crate::field::rowwise::Rowwise;
@@ -100,8 +101,8 @@ impl<E: Rowwise> Linear<E> {
         engine.project(&self.f, masked, sums);
     }
 
-    /// From the sums over all ranks: adds the variance of `F c` to the misfit, writes the gradient of
-    /// minus the ELBO in `(m, log s)`, and returns what prior and entropy add to the ELBO.
+    /// From the sums over all ranks: adds the variance of `F c` to the misfit, writes the gradient
+    /// of minus the ELBO in `(m, log s)`, and returns what prior and entropy add to the ELBO.
     pub fn finish(
         &self,
         precision: f64,

@@ -3,9 +3,9 @@
 //! The score comes from Fisher's identity with exact posterior samples ([`super::score`]); its
 //! random signs are fixed, so this is the maximisation of a smooth function of `4L + 1` parameters.
 //! Three phases: a few short ascents from different starts, of which the best by its evidence goes
-//! on ([`super::start()`]); Adam into the valley, with few signs and loose systems; and Newton's method
-//! ([`super::newton`]) to its bottom. The fit ends when a Newton step, by second derivatives made at
-//! that very place, promises less than what is statistically of no account.
+//! on ([`super::start()`]); Adam into the valley, with few signs and loose systems; and Newton's
+//! method ([`super::newton`]) to its bottom. The fit ends when a Newton step, by second derivatives
+//! made at that very place, promises less than what is statistically of no account.
 
 mod descent;
 mod state;
@@ -40,8 +40,8 @@ pub struct Options {
     pub few_probes: usize,
     /// Relative residual of conjugate gradients in Newton's method; ten times as much before.
     pub tolerance: f64,
-    /// A Newton step that promises less gain of `log p(y)` than this, or than the noise of the score
-    /// could as well, is not taken: the fit ends.
+    /// A Newton step that promises less gain of `log p(y)` than this, or than the noise of the
+    /// score could as well, is not taken: the fit ends.
     pub gain: f64,
     /// Least gain per node, for graphs so large that `gain` is nothing.
     pub gain_per_node: f64,

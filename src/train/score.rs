@@ -5,20 +5,22 @@
 //! ```
 //!
 //! The right-hand side is the expected log-joint ([`super::joint`]) under the exact posterior
-//! `N(μ, Q̃⁻¹)`: its mean `μ`, and second moments of the deviations from it. Perturbation would sample
-//! these, `Q̃ d_k = Gᵀ w_k + σ⁻¹ I_m v_k` with white noise `w_k`, `v_k`. All that is needed, however, is
-//! `E[(G d) dᵀ] = G Q̃⁻¹ = E[w dᵀ]`, in which the noise `v` has no part; so it is left out,
+//! `N(μ, Q̃⁻¹)`: its mean `μ`, and second moments of the deviations from it. Perturbation would
+//! sample these, `Q̃ d_k = Gᵀ w_k + σ⁻¹ I_m v_k` with white noise `w_k`, `v_k`. All that is needed,
+//! however, is `E[(G d) dᵀ] = G Q̃⁻¹ = E[w dᵀ]`, in which the noise `v` has no part; so it is left
+//! out,
 //!
 //! ```text
 //! Q̃ x_k = Gᵀ w_k,   E ⟨G d, ∂G d⟩ = E ⟨w_k, ∂G x_k⟩,   σ⁻² E Σ m d² = N − E ⟨w_k, G x_k⟩,
 //! ```
 //!
-//! and with random signs `w_k` the variance is several times smaller than that of samples (where a node
-//! is not observed, `G Q̃⁻¹ Gᵀ` is close to the identity, whose trace signs give exactly).
-//! All are columns of one block and one solve. The signs stay the same over a fit, so the score is
-//! a smooth function of `θ`, and the solutions of the last `θ` are a first guess for the next.
+//! and with random signs `w_k` the variance is several times smaller than that of samples (where a
+//! node is not observed, `G Q̃⁻¹ Gᵀ` is close to the identity, whose trace signs give exactly). All
+//! are columns of one block and one solve. The signs stay the same over a fit, so the score is a
+//! smooth function of `θ`, and the solutions of the last `θ` are a first guess for the next.
 //!
-//! With features the posterior is that of `(x, c)`, `y = x + F c + ε`; see [`crate::posterior::Features`].
+//! With features the posterior is that of `(x, c)`, `y = x + F c + ε`; see
+//! [`crate::posterior::Features`].
 
 use super::joint::{self, Columns, Joint};
 use super::{Parameters, Problem};
@@ -164,8 +166,9 @@ impl<E: Rowwise> Score<E> {
         Ok(info)
     }
 
-    /// A draw from the noise that the choice of signs leaves in the gradient of the last evaluation:
-    /// from the difference that half of the signs makes. Zero for a single sign. All ranks call it.
+    /// A draw from the noise that the choice of signs leaves in the gradient of the last
+    /// evaluation: from the difference that half of the signs makes. Zero for a single sign. All
+    /// ranks call it.
     pub fn noise(&mut self, engine: &mut E, problem: &Problem<E>, p: &Parameters) -> Vec<f64> {
         let (all, half) = (self.options.probes, self.options.probes / 2);
         let whole = self.gradient.clone();
@@ -185,8 +188,8 @@ impl<E: Rowwise> Score<E> {
         &self.gradient
     }
 
-    /// `log p(y, μ)` at the posterior mean of the last evaluation (with features `log p(y, μ, c)` less
-    /// `½ log det S`), without `2π`. All ranks call it.
+    /// `log p(y, μ)` at the posterior mean of the last evaluation (with features `log p(y, μ, c)`
+    /// less `½ log det S`), without `2π`. All ranks call it.
     pub(super) fn log_joint_at_mean(
         &mut self,
         engine: &mut E,

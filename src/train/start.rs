@@ -19,17 +19,17 @@ pub struct Shape {
 }
 
 /// Where a fit begins, for standardised data: always with `b = 0` and `α` such that the field has
-/// about the variance of the data. (The paper's `U(−1, 1)` for all often ends in a poor maximum from
-/// three layers on.) A little noise tells layers apart.
+/// about the variance of the data. (The paper's `U(−1, 1)` for all often ends in a poor maximum
+/// from three layers on.) A little noise tells layers apart.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Start {
     /// A weak smoothness `ρ ≈ −0.5` in every layer, and `γ ≈ 0.3`.
     Plain,
-    /// A weak smoothness in the last layer, and others that are almost the identity: a model of one layer
-    /// that grows.
+    /// A weak smoothness in the last layer, and others that are almost the identity: a model of one
+    /// layer that grows.
     Grown,
-    /// One layer that takes differences and others that take means (`ρ > 0`), as data want that were
-    /// averaged over more than the next neighbours.
+    /// One layer that takes differences and others that take means (`ρ > 0`), as data want that
+    /// were averaged over more than the next neighbours.
     Means,
     /// Plain with much noise, of this number.
     Random(u64),

@@ -70,8 +70,9 @@ fn dense_traces(graph: &Graph, most: usize) -> Vec<f64> {
     traces
 }
 
-/// Walks see later nodes only, those of later ranks included: on graphs where they soon see everything, over
-/// more edges than are kept at a time, with and without weights, one node or none after the other left.
+/// Walks see later nodes only, those of later ranks included: on graphs where they soon see
+/// everything, over more edges than are kept at a time, with and without weights, one node or none
+/// after the other left.
 #[test]
 fn closed_walks_are_all_counted_on_any_number_of_ranks() {
     let hubs = |weighted| {
@@ -95,7 +96,8 @@ fn closed_walks_are_all_counted_on_any_number_of_ranks() {
     ];
     let name = "moments::closed_walks_are_all_counted_on_any_number_of_ranks";
     let moments = |world: &Rc<World>, graph: &Graph| -> Vec<f64> {
-        // Enough probes for walks of six hops, and few steps, which the sums over a rule still get right.
+        // Enough probes for walks of six hops, and few steps, which the sums over a rule still get
+        // right.
         let mut options = options(Method::Lanczos, 1000, 1);
         options.lanczos.steps = 60.min(graph.nodes());
         let spectrum = logdet::compute(&mut native(world, graph), &options).expect("a spectrum");

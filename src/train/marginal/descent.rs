@@ -1,4 +1,5 @@
-//! The second phase: Newton's method with second derivatives that follow along, checked by evidence.
+//! The second phase: Newton's method with second derivatives that follow along, checked by
+//! evidence.
 
 use super::{Marginal, difference, gain, new_score};
 use crate::error::{Error, Result};
@@ -54,8 +55,9 @@ impl<E: Rowwise> Marginal<E> {
             .ok_or_else(|| Error::Numeric("the curvature of the likelihood is not finite".into()))
     }
 
-    /// Second derivatives, noise and evidence of this very place. Whether that has risen: the evidence
-    /// has probes of its own, so what the fit has won from the chance of its signs is lost there.
+    /// Second derivatives, noise and evidence of this very place. Whether that has risen: the
+    /// evidence has probes of its own, so what the fit has won from the chance of its signs is lost
+    /// there.
     fn refresh(
         &mut self,
         engine: &mut E,
