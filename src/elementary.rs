@@ -1,6 +1,6 @@
 //! Elementary functions without branches, so that loops over them run on vectors.
 //!
-//! Those of the platform are calls, one value at a time. Errors are a few units in the last place;
+//! The platform's are calls, one value at a time. Errors are a few units in the last place;
 //! a NaN stays one in `exp`. Results are the same bits on vectors and one by one: fused
 //! multiply-adds round once by definition, and are one instruction wherever [`pulp`] finds vector
 //! units.

@@ -68,6 +68,14 @@ pub enum Error {
     /// Conjugate gradients gave no solution.
     #[error(transparent)]
     Cg(#[from] CgError),
+    /// Conjugate gradients gave no solution, and the strong preconditioner does not exist here.
+    #[error("{source} (no preconditioner \"schwarz\" here: {refusal})")]
+    CgWithoutBlocks {
+        /// Why there is no solution.
+        source: CgError,
+        /// Why there are no blocks.
+        refusal: String,
+    },
 
     // ---- fits ---------------------------------------------------------------------
     /// A fit cannot go on.
@@ -103,7 +111,7 @@ pub enum Error {
     Rank {
         /// The failing rank.
         rank: usize,
-        /// Its error.
+        /// What went wrong there.
         message: String,
     },
     /// The ranks have failed together, and the first of them says why.

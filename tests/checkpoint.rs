@@ -2,7 +2,7 @@
 
 mod support;
 
-use dgmrf::checkpoint::{self, About, State};
+use dgmrf::checkpoint::{self, Fingerprint, State};
 use dgmrf::comm::World;
 use dgmrf::partition::{self, Part, Partition, order::Order};
 use std::path::{Path, PathBuf};
@@ -32,7 +32,7 @@ fn state(part: &Part, step: u64) -> State {
     }
 }
 
-fn about() -> About {
+fn fingerprint() -> Fingerprint {
     [("dataset".to_owned(), "abc".to_owned())].into()
 }
 
@@ -62,10 +62,10 @@ fn any_number_of_ranks_reads_what_another_wrote() {
             let step = before.as_ref().map_or(0, |loaded| loaded.state.step);
             if let Some(loaded) = before {
                 assert!(same(&loaded.state, &state(&part, step)));
-                assert_eq!(loaded.about, about());
+                assert_eq!(loaded.fingerprint, fingerprint());
                 assert_ne!(loaded.ranks, world.size());
             }
-            checkpoint::save(world, &dir, &part, &about(), &state(&part, step + 7)).unwrap();
+            checkpoint::save(world, &dir, &part, &fingerprint(), &state(&part, step + 7)).unwrap();
             // And its own, straight from the shard.
             let again = checkpoint::latest(world, &dir, &part).unwrap().unwrap();
             assert!(same(&again.state, &state(&part, step + 7)) && again.ranks == world.size());
@@ -89,7 +89,7 @@ fn the_last_two_are_kept_and_the_previous_one_serves_where_the_last_is_damaged()
     let dir = temporary.path().join("checkpoints");
     assert!(checkpoint::latest(&world, &dir, &part).unwrap().is_none());
     for step in [10, 20, 30] {
-        checkpoint::save(&world, &dir, &part, &about(), &state(&part, step)).unwrap();
+        checkpoint::save(&world, &dir, &part, &fingerprint(), &state(&part, step)).unwrap();
     }
     assert_eq!(steps(&dir), ["step-000000020", "step-000000030"]);
     let latest = |dir: &Path| checkpoint::latest(&world, dir, &part).unwrap().map(|l| l.state.step);
@@ -111,7 +111,7 @@ fn the_last_two_are_kept_and_the_previous_one_serves_where_the_last_is_damaged()
     assert_eq!(latest(&dir), Some(20));
 
     // Going on from 20 leaves nothing of the future that was not continued.
-    checkpoint::save(&world, &dir, &part, &about(), &state(&part, 25)).unwrap();
+    checkpoint::save(&world, &dir, &part, &fingerprint(), &state(&part, 25)).unwrap();
     assert_eq!(steps(&dir), ["step-000000020", "step-000000025"]);
 }
 
@@ -120,7 +120,7 @@ fn what_cannot_be_read_says_why() {
     let world = World::solo();
     let (part, temporary) = (part(&world), tempfile::tempdir().unwrap());
     let dir = temporary.path();
-    let path = checkpoint::save(&world, dir, &part, &about(), &state(&part, 1)).unwrap();
+    let path = checkpoint::save(&world, dir, &part, &fingerprint(), &state(&part, 1)).unwrap();
     let manifest = path.join("manifest.json");
     let text = std::fs::read_to_string(&manifest).unwrap();
     let cases = [
@@ -136,6 +136,7 @@ fn what_cannot_be_read_says_why() {
     }
     let blocked = dir.join("file");
     std::fs::write(&blocked, "").unwrap();
-    let error = checkpoint::save(&world, &blocked, &part, &about(), &state(&part, 2)).unwrap_err();
+    let error =
+        checkpoint::save(&world, &blocked, &part, &fingerprint(), &state(&part, 2)).unwrap_err();
     assert!(error.to_string().contains("file"), "{error}");
 }

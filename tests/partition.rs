@@ -68,9 +68,10 @@ proptest! {
         seed: u64,
     ) {
         let graph = graphs::random(nodes, extra, weighted, seed);
-        let owner = match by_hand {
-            true => (0..nodes).map(|i| (i % parts) as u32).collect(),
-            false => partition::divide(&graph, parts, &Options::default()).unwrap(),
+        let owner = if by_hand {
+            (0..nodes).map(|i| (i % parts) as u32).collect()
+        } else {
+            partition::divide(&graph, parts, &Options::default()).unwrap()
         };
         for order in [Order::Locality, Order::Original] {
             let partition = Partition::new(&graph, owner.clone(), parts, order).unwrap();

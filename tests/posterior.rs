@@ -490,9 +490,9 @@ fn dense_posterior(case: &Case, features: usize, prior_precision: f64) -> (Vec<f
         }
     });
     let right: Vec<f64> = (0..n + features)
-        .map(|a| match a < n {
-            true => rhs[a],
-            false => (0..n).map(|i| weight(i) * value(i, a - n) * case.y[i]).sum(),
+        .map(|a| match a.checked_sub(n) {
+            None => rhs[a],
+            Some(k) => (0..n).map(|i| weight(i) * value(i, k) * case.y[i]).sum(),
         })
         .collect();
     let solved = dense::solve(&joint, &right, 1);
@@ -500,9 +500,9 @@ fn dense_posterior(case: &Case, features: usize, prior_precision: f64) -> (Vec<f
         .map(|k| f64::from(u8::from(k / (n + features) == k % (n + features))))
         .collect();
     let inverse = dense::solve(&joint, &identity, n + features);
-    let at = |i: usize, a: usize| match a < n {
-        true => f64::from(u8::from(a == i)),
-        false => value(i, a - n),
+    let at = |i: usize, a: usize| match a.checked_sub(n) {
+        None => f64::from(u8::from(a == i)),
+        Some(k) => value(i, k),
     };
     let touched = |i: usize| std::iter::once(i).chain(n..n + features);
     let mean = (0..n).map(|i| touched(i).map(|a| at(i, a) * solved[a]).sum()).collect();

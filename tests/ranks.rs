@@ -86,9 +86,10 @@ fn all_ranks_fail_with_the_first_message() {
         let agreed = world.agree(Ok(7)).expect("nobody failed");
         assert_eq!(agreed, 7);
         let last = world.size() - 1;
-        let mine = match world.rank() == last {
-            true => Err(Error::Setting("the disk of this rank is full".into())),
-            false => Ok(()),
+        let mine = if world.rank() == last {
+            Err(Error::Setting("the disk of this rank is full".into()))
+        } else {
+            Ok(())
         };
         let error = world.agree(mine).expect_err("all fail").to_string();
         assert!(error.contains("the disk of this rank is full"), "{error}");

@@ -10,7 +10,7 @@
 //! is opened by HDF5 only after its hash was found right.
 //!
 //! ```
-//! use dgmrf::checkpoint::{self, About, State};
+//! use dgmrf::checkpoint::{self, Fingerprint, State};
 //! use dgmrf::{comm::World, synth, partition::Partition};
 //! # let dir = std::env::temp_dir().join(format!("dgmrf-doc-checkpoint-{}", std::process::id()));
 //! // The part of this rank: all of a graph of 100 nodes.
@@ -18,14 +18,14 @@
 //! let (_points, graph) = synth::random_graph(100, 1, Default::default())?;
 //! let part = Partition::new(&graph, vec![0; 100], 1, Default::default())?.part(0);
 //!
-//! let about = About::from([("seed".to_owned(), "1".to_owned())]);
+//! let fingerprint = Fingerprint::from([("seed".to_owned(), "1".to_owned())]);
 //! let mut state = State { step: 7, ..State::default() };
 //! state.numbers.insert("theta".into(), vec![0.1, 0.2]);
 //! state.fields.insert("nu".into(), vec![0.5; part.owned]);
-//! checkpoint::save(&world, &dir, &part, &about, &state)?;
+//! checkpoint::save(&world, &dir, &part, &fingerprint, &state)?;
 //!
 //! let loaded = checkpoint::latest(&world, &dir, &part)?.expect("a checkpoint");
-//! assert_eq!((loaded.state, loaded.about), (state, about));
+//! assert_eq!((loaded.state, loaded.fingerprint), (state, fingerprint));
 //! # std::fs::remove_dir_all(dir).unwrap();
 //! # Ok::<(), dgmrf::Error>(())
 //! ```
@@ -57,9 +57,9 @@ pub struct State {
     pub fields: BTreeMap<String, Vec<f64>>,
 }
 
-/// What a run is about: a checkpoint of something else is not continued. Settings, the hash of the
-/// data, and the like.
-pub type About = BTreeMap<String, String>;
+/// What tells a run from another: its settings, the hash of its data, and the like, by name. A
+/// checkpoint with another fingerprint is not continued.
+pub type Fingerprint = BTreeMap<String, String>;
 
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -68,7 +68,8 @@ struct Manifest {
     version: u32,
     step: u64,
     nodes: usize,
-    about: About,
+    #[serde(rename = "about")]
+    fingerprint: Fingerprint,
     shards: Vec<Shard>,
 }
 

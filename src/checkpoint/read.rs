@@ -1,7 +1,7 @@
 //! Finding and reading checkpoints, on any number of ranks.
 
 use super::write::hash;
-use super::{About, FORMAT, Manifest, State, VERSION, shard_name, step_of};
+use super::{FORMAT, Fingerprint, Manifest, State, VERSION, shard_name, step_of};
 use crate::comm::World;
 use crate::error::{Error, Result, WithPath};
 use crate::partition::Part;
@@ -15,8 +15,8 @@ use std::path::{Path, PathBuf};
 pub struct Loaded {
     /// The state, with the node fields of this rank.
     pub state: State,
-    /// What the run was about when it was saved.
-    pub about: About,
+    /// The fingerprint of the run that saved it.
+    pub fingerprint: Fingerprint,
     /// Where it was.
     pub path: PathBuf,
     /// Number of ranks that wrote it.
@@ -73,7 +73,7 @@ pub fn load(world: &World, path: &Path, part: &Part) -> Result<Loaded> {
     numbers = broadcast(world, numbers);
     let state = State { step: manifest.step, numbers, fields };
     let ranks = manifest.shards.len();
-    Ok(Loaded { state, about: manifest.about, path: path.to_owned(), ranks })
+    Ok(Loaded { state, fingerprint: manifest.fingerprint, path: path.to_owned(), ranks })
 }
 
 /// Rank 0 reads the manifest; all get it.

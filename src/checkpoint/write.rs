@@ -1,6 +1,8 @@
 //! Writing a checkpoint: shards, then the manifest, then the oldest goes.
 
-use super::{About, FORMAT, KEEP, Manifest, Shard, State, VERSION, directory, shard_name, step_of};
+use super::{
+    FORMAT, Fingerprint, KEEP, Manifest, Shard, State, VERSION, directory, shard_name, step_of,
+};
 use crate::comm::World;
 use crate::error::{Result, WithPath};
 use crate::partition::Part;
@@ -14,7 +16,7 @@ pub fn save(
     world: &World,
     checkpoints: &Path,
     part: &Part,
-    about: &About,
+    fingerprint: &Fingerprint,
     state: &State,
 ) -> Result<PathBuf> {
     let to = directory(checkpoints, state.step);
@@ -50,7 +52,7 @@ pub fn save(
                 version: VERSION,
                 step: state.step,
                 nodes: part.nodes,
-                about: about.clone(),
+                fingerprint: fingerprint.clone(),
                 shards: shards.collect(),
             };
             finish(checkpoints, &to, &manifest)

@@ -19,7 +19,7 @@ pub use sections::{
     Engine, Logdet, Marginal, Method, Model, Posterior, Precision, Run, Source, Train, Variational,
 };
 
-use crate::checkpoint::About;
+use crate::checkpoint::Fingerprint;
 use crate::error::{Error, Result, WithPath};
 use serde::{Deserialize, Serialize};
 use std::path::{Path, PathBuf};
@@ -99,23 +99,23 @@ impl Config {
 
     /// The settings that a fit depends on, by name: what may not change when it is continued. How
     /// long it goes on, what it writes and on what it runs may.
-    pub fn about(&self) -> Result<About> {
+    pub fn fingerprint(&self) -> Result<Fingerprint> {
         let table = toml::Table::try_from(self).map_err(not_toml)?;
         let method = match self.train.method {
             Method::Marginal => "marginal",
             Method::Elbo => "variational",
         };
-        let mut about = About::new();
+        let mut fingerprint = Fingerprint::new();
         for section in ["model", "train", "logdet", method] {
             let Some(keys) = table.get(section).and_then(toml::Value::as_table) else { continue };
             for (key, value) in keys {
                 let changes = ["iterations", "log_every", "checkpoint_every", "checkpoint_minutes"];
                 if section != "train" || !changes.contains(&key.as_str()) {
-                    about.insert(format!("{section}.{key}"), value.to_string());
+                    fingerprint.insert(format!("{section}.{key}"), value.to_string());
                 }
             }
         }
-        Ok(about)
+        Ok(fingerprint)
     }
 }
 

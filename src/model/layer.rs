@@ -175,7 +175,7 @@ impl LayerParameters {
 pub struct LogDet {
     /// `log|det G|`.
     pub value: f64,
-    /// Its derivatives.
+    /// Derivatives of `log|det G|` in the parameters.
     pub gradient: LayerParameters,
 }
 

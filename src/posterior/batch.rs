@@ -30,10 +30,11 @@ pub(super) struct Batch<E: Rowwise> {
     cg: cg::Options,
     seed: u64,
     preconditioner: Preconditioner<E>,
-    /// Its name, after how many iterations it may still be replaced by blocks, and why there are
-    /// none.
+    /// Name of the preconditioner.
     pub name: &'static str,
+    /// Iterations of the diagonal preconditioner after which blocks take its place.
     jacobi_budget: Option<usize>,
+    /// Why there are no blocks.
     pub refusal: Option<Refusal>,
 }
 
@@ -115,7 +116,7 @@ impl<E: Rowwise> Batch<E> {
         precision.right_hand_side(engine, &mut self.w, &self.v, &mut self.b);
         let solved = self.conjugate_gradients(engine, precision);
         let info = solved.map_err(|e| match self.refusal {
-            Some(why) => Error::Numeric(format!("{e} (no preconditioner \"schwarz\" here: {why})")),
+            Some(why) => Error::CgWithoutBlocks { source: e, refusal: why.to_string() },
             None => e.into(),
         })?;
         let b = engine.download(&self.b);

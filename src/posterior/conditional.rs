@@ -67,9 +67,9 @@ impl Conditionals {
         sums: &mut [f64],
     ) {
         let owned = sums.len();
-        let right = |j: usize| match j < owned {
-            true => &b[j * columns..][..columns],
-            false => &ghosts[(j - owned) * columns..][..columns],
+        let right = |j: usize| match j.checked_sub(owned) {
+            None => &b[j * columns..][..columns],
+            Some(ghost) => &ghosts[ghost * columns..][..columns],
         };
         sums.par_iter_mut().with_min_len(TASK).enumerate().for_each_init(
             || vec![0.0; columns],

@@ -224,12 +224,12 @@ impl Job<'_> {
             std_y: column(2),
             std_x_error: error.map(|_| column(3)),
             coefficients: estimate.coefficients.iter().map(|c| c * scale).collect(),
-            facts: self.facts(&estimate.info),
+            provenance: self.provenance(&estimate.info),
         }))
     }
 
     /// How the predictions were made, by name.
-    fn facts(&self, info: &posterior::Info) -> Vec<(String, String)> {
+    fn provenance(&self, info: &posterior::Info) -> Vec<(String, String)> {
         let options = &self.plan.options;
         [
             ("name", self.header.name.clone()),

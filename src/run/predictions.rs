@@ -27,7 +27,7 @@ pub struct Predictions {
     /// Mean of the coefficients of the features.
     pub coefficients: Vec<f64>,
     /// How they were made: method, samples, iterations and so on, by name; not read back.
-    pub facts: Vec<(String, String)>,
+    pub provenance: Vec<(String, String)>,
 }
 
 /// A file under way: samples go in as they are drawn, the rest at the end.
@@ -61,7 +61,7 @@ impl Writer {
             file.new_attr::<u32>().create("version")?.write_scalar(&VERSION)?;
             storage::write_text(file, "data_hash", &content.data_hash)?;
             storage::write_text(file, "key", &content.key)?;
-            for (name, value) in &content.facts {
+            for (name, value) in &content.provenance {
                 storage::write_text(file, name, value)?;
             }
             if let Some(nodes) = &content.nodes {
@@ -129,7 +129,7 @@ impl Predictions {
             std_y,
             std_x_error,
             coefficients,
-            facts: Vec::new(),
+            provenance: Vec::new(),
             mean,
         })
     }

@@ -118,8 +118,8 @@ pub fn session(
     resume: &Resume,
 ) -> Result<session::Options> {
     let dir = RunDir::new(config.run_dir());
-    let mut about = config.about()?;
-    about.insert("data".into(), header.hash.clone());
+    let mut fingerprint = config.fingerprint()?;
+    fingerprint.insert("data".into(), header.hash.clone());
     let name = match config.train.method {
         Method::Marginal => "log p(y)",
         Method::Elbo => "ELBO",
@@ -131,7 +131,7 @@ pub fn session(
         checkpoint_every: config.train.checkpoint_every,
         checkpoint_after: Duration::from_secs_f64(60.0 * config.train.checkpoint_minutes),
         resume: resume.clone(),
-        about,
+        fingerprint,
         iterations: config.train.iterations(),
         objective: Objective::standardised(name, header.nodes, observed, standardise.scale),
     })

@@ -22,7 +22,7 @@ use std::time::Instant;
 pub fn key(config: &Config, header: &Header) -> Result<String> {
     let mut hasher = ArrayHasher::new("dgmrf fit 1");
     hasher.array("data", header.hash.as_bytes());
-    for (name, value) in config.about()? {
+    for (name, value) in config.fingerprint()? {
         hasher.array(&name, value.as_bytes());
     }
     hasher.array("iterations", &[config.train.iterations()]);

@@ -34,19 +34,19 @@ pub fn read(
 ) -> Result<Values> {
     let data = world.on_root(|| read_whole(file, features))?;
     // Worked out on rank 0 from all data: the same numbers on any number of ranks.
-    let facts = data.as_ref().map_or_else(Vec::new, |d| {
+    let numbers = data.as_ref().map_or_else(Vec::new, |d| {
         let Standardise { mean, scale } = standardise.unwrap_or_else(|| moments(d));
         let count = d.features.as_ref().map_or(0, |f| f.names.len());
         vec![mean, scale, d.observed_count() as f64, count as f64]
     });
-    let facts = world.broadcast_numbers(facts);
-    let (mean, scale) = (facts[0], facts[1]);
+    let numbers = world.broadcast_numbers(numbers);
+    let (mean, scale) = (numbers[0], numbers[1]);
     let columns = data.as_ref().map(|d| {
         let observed = d.observed.iter().map(|&o| f64::from(u8::from(o)));
         d.y.iter().zip(observed).flat_map(|(&y, o)| [(y - mean) / scale, o]).collect::<Vec<f64>>()
     });
     let mine = world.scatter_rows(ids, columns.as_deref(), 2);
-    let count = facts[3] as usize;
+    let count = numbers[3] as usize;
     let features = features.then(|| {
         let all = data.as_ref().and_then(|d| d.features.as_ref());
         let values = world.scatter_rows(ids, all.map(|f| &f.values[..]), count);
@@ -56,7 +56,7 @@ pub fn read(
         y: mine.iter().step_by(2).copied().collect(),
         observed: mine.iter().skip(1).step_by(2).map(|&o| o == 1.0).collect(),
         features,
-        observed_count: facts[2] as usize,
+        observed_count: numbers[2] as usize,
         standardise: Standardise { mean, scale },
     })
 }

@@ -6,9 +6,9 @@
 use crate::field::rowwise::AdamStep;
 
 words! {
-    /// How the step size changes over the run.
+    /// How the learning rate changes over the run.
     pub enum Decay {
-        /// It does not.
+        /// The full rate throughout.
         #[default]
         None = "none",
         /// Half a cosine, from the full rate at the first step to 1 % of it at the last.
@@ -21,7 +21,7 @@ words! {
 pub struct Options {
     /// `η`.
     pub learning_rate: f64,
-    /// What becomes of `η`.
+    /// How `η` changes over the run.
     pub decay: Decay,
     /// Steps over which it decays.
     pub iterations: u64,

@@ -178,10 +178,10 @@ impl<E: Rowwise> Marginal<E> {
         self.evaluations += 1;
         self.cg_iterations += info.iterations as u64;
         let finite = self.score.gradient().iter().all(|g| g.is_finite());
-        match finite {
-            true => Ok(info.iterations),
-            false => Err(Error::Numeric("the gradient of the likelihood is not finite".into())),
+        if !finite {
+            return Err(Error::Numeric("the gradient of the likelihood is not finite".into()));
         }
+        Ok(info.iterations)
     }
 
     fn vector(&self) -> Vec<f64> {
@@ -316,9 +316,10 @@ impl<E: Rowwise> Fit<E> for Marginal<E> {
             self.objective = self.evidence(engine, &ROUGH)?.value;
         }
         let objective = self.objective;
-        let iterations = match self.adam_done < self.options.adam_steps {
-            true => self.adam_step(engine)?,
-            false => self.newton_step(engine)?,
+        let iterations = if self.adam_done < self.options.adam_steps {
+            self.adam_step(engine)?
+        } else {
+            self.newton_step(engine)?
         };
         self.step += 1;
         Ok(Report { objective, cg_iterations: Some(iterations) })

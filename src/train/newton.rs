@@ -116,9 +116,9 @@ impl Quadratic {
         let curvature: Vec<f64> = self
             .values
             .iter()
-            .map(|&l| match cautious || l > -options.curvature {
-                true => l.abs().max(options.curvature),
-                false => l,
+            .map(|&l| {
+                let bent = cautious || l > -options.curvature;
+                if bent { l.abs().max(options.curvature) } else { l }
             })
             .collect();
         let lowest = curvature.iter().copied().fold(f64::INFINITY, f64::min);
@@ -175,7 +175,7 @@ impl Quadratic {
         errors
     }
 
-    /// As numbers for a checkpoint.
+    /// The state as numbers for a checkpoint.
     pub fn to_numbers(&self) -> Vec<f64> {
         let free = self.free.iter().map(|&i| i as f64);
         [self.free.len() as f64]

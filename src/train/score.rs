@@ -109,12 +109,11 @@ impl<E: Rowwise> Score<E> {
         // The signs, in the columns behind those of the mean and the features.
         let places: Vec<(usize, usize)> = (0..probes).map(|k| (k, fixed + k)).collect();
         let mut signs = engine.zeros(probes);
-        match options.exact {
-            true => engine.upload(&unit_vectors(engine.part(), probes), &mut signs),
-            false => {
-                let stream = Stream::new(options.seed, Purpose::Score, 0);
-                engine.fill_rademacher(stream, 0, &mut signs);
-            }
+        if options.exact {
+            engine.upload(&unit_vectors(engine.part(), probes), &mut signs);
+        } else {
+            let stream = Stream::new(options.seed, Purpose::Score, 0);
+            engine.fill_rademacher(stream, 0, &mut signs);
         }
         engine.copy_columns(&signs, &mut w, &places);
         let slots = Joint::<E>::slots(layers);

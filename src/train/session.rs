@@ -33,7 +33,7 @@
 
 use super::fit::{Fit, Report};
 use super::journal::{Journal, Line};
-use crate::checkpoint::{self, About};
+use crate::checkpoint::{self, Fingerprint};
 use crate::error::{Error, Result};
 use crate::field::rowwise::Rowwise;
 use crate::progress::Progress;
@@ -81,8 +81,8 @@ pub struct Options {
     pub checkpoint_after: Duration,
     /// Where to go on from.
     pub resume: Resume,
-    /// What the fit is about: a checkpoint of something else is refused.
-    pub about: About,
+    /// What tells this fit from others: a checkpoint with another fingerprint is refused.
+    pub fingerprint: Fingerprint,
     /// Steps at most, for the progress bar.
     pub iterations: u64,
     /// How the objective is told.
@@ -98,7 +98,7 @@ impl Default for Options {
             checkpoint_every: 1000,
             checkpoint_after: Duration::from_mins(10),
             resume: Resume::Auto,
-            about: About::new(),
+            fingerprint: Fingerprint::new(),
             iterations: 0,
             objective: Objective::default(),
         }
@@ -108,7 +108,7 @@ impl Default for Options {
 /// What objectives are told as: per node, in the units of `y`.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Objective {
-    /// Its name for people.
+    /// Name of the objective for people.
     pub name: &'static str,
     /// Added to the objective in standardised units.
     pub shift: f64,
@@ -219,7 +219,7 @@ pub fn run<E: Rowwise, F: Fit<E>>(
             && !fit.finished()
         {
             let state = fit.save(engine);
-            checkpoint::save(&world, checkpoints, engine.part(), &options.about, &state)?;
+            checkpoint::save(&world, checkpoints, engine.part(), &options.fingerprint, &state)?;
             (saved_at, saved_step) = (Instant::now(), Some(step));
         }
         if interrupted && !fit.finished() {
@@ -253,7 +253,7 @@ fn resume<E: Rowwise, F: Fit<E>>(
         Resume::From(path) => Some(checkpoint::load(&world, path, engine.part())?),
     };
     let Some(loaded) = loaded else { return Ok(None) };
-    world.agree(same(&loaded.about, &options.about, &loaded.path))?;
+    world.agree(same(&loaded.fingerprint, &options.fingerprint, &loaded.path))?;
     let step = loaded.state.step;
     let restored = fit.restore(engine, loaded.state);
     world.agree(restored.map_err(|e| Error::file(&loaded.path, e.to_string())))?;
@@ -261,9 +261,9 @@ fn resume<E: Rowwise, F: Fit<E>>(
 }
 
 /// A checkpoint of other settings or data is not continued: the first lines of the difference.
-fn same(then: &About, now: &About, path: &Path) -> Result<()> {
+fn same(then: &Fingerprint, now: &Fingerprint, path: &Path) -> Result<()> {
     let names = then.keys().chain(now.keys()).collect::<std::collections::BTreeSet<_>>();
-    let word = |about: &About, name: &str| about.get(name).map_or("(not set)", |v| v).to_owned();
+    let word = |of: &Fingerprint, name: &str| of.get(name).map_or("(not set)", |v| v).to_owned();
     let differences: Vec<String> = names
         .into_iter()
         .filter(|name| then.get(*name) != now.get(*name))

@@ -83,7 +83,7 @@ impl Smooth {
         self.tolerance > 0.0 && full && gained() < self.tolerance
     }
 
-    /// As numbers for a checkpoint.
+    /// The state as numbers for a checkpoint.
     pub fn to_numbers(&self) -> Vec<f64> {
         let numbers = [self.sum, self.count as f64, self.first, self.best, self.last];
         [&numbers[..], &self.recent].concat()

@@ -76,9 +76,10 @@ fn dense_traces(graph: &Graph, most: usize) -> Vec<f64> {
 #[test]
 fn closed_walks_are_all_counted_on_any_number_of_ranks() {
     let hubs = |weighted| {
-        let mut edges = match weighted {
-            true => dgmrf::graph::EdgeList::weighted(),
-            false => dgmrf::graph::EdgeList::unweighted(),
+        let mut edges = if weighted {
+            dgmrf::graph::EdgeList::weighted()
+        } else {
+            dgmrf::graph::EdgeList::unweighted()
         };
         for i in 3..150 {
             edges.push(i, i % 3, if weighted { 0.1 * f64::from(i) } else { 1.0 });

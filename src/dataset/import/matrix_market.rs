@@ -106,10 +106,10 @@ fn read_matrix(path: &Path, unweighted: bool) -> Result<(usize, EdgeList)> {
         };
         let node = |what: &str, word: &[u8]| {
             let index = lines.located(what, text::integer(word))?;
-            match (1..=n as i64).contains(&index) {
-                true => Ok((index - 1) as u32),
-                false => Err(lines.error(format!("{what} {index} is outside 1..={n}"))),
+            if !(1..=n as i64).contains(&index) {
+                return Err(lines.error(format!("{what} {index} is outside 1..={n}")));
             }
+            Ok((index - 1) as u32)
         };
         let (i, j) = (node("row", i)?, node("column", j)?);
         let weight = match entry {
