@@ -2,6 +2,7 @@
 
 use crate::error::{Error, Result, WithPath};
 use hdf5::types::VarLenUnicode;
+use serde::{Serialize, de::DeserializeOwned};
 use std::path::{Path, PathBuf};
 
 /// Access without file locks. Our files never change once they have their name, so there is nothing
@@ -70,6 +71,17 @@ pub(crate) fn write_text_file(path: &Path, text: &str) -> Result<()> {
     let partial = Partial::beside(path)?;
     std::fs::write(&partial.0, text).with_path(path, "")?;
     partial.take_name(path)
+}
+
+/// Writes a value as JSON that people can read, as a whole or not at all.
+pub(crate) fn write_json(path: &Path, value: &impl Serialize) -> Result<()> {
+    write_text_file(path, &format!("{:#}\n", serde_json::json!(value)))
+}
+
+/// Reads a value from a JSON file.
+pub(crate) fn read_json<T: DeserializeOwned>(path: &Path) -> Result<T> {
+    let text = std::fs::read(path).with_path(path, "")?;
+    serde_json::from_slice(&text).map_err(|e| Error::parse(path, e.line() as u64, e.to_string()))
 }
 
 /// Makes sure that names in a directory are on disk, as far as the file system can.

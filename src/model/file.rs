@@ -2,7 +2,7 @@
 
 use super::layer::LayerSpec;
 use super::{Gamma, Model};
-use crate::error::{Error, Result, WithPath};
+use crate::error::{Error, Result};
 use crate::storage;
 use serde::{Deserialize, Serialize};
 use std::path::Path;
@@ -78,14 +78,12 @@ impl ModelFile {
             gamma: self.model.gamma,
             layers: layers.collect(),
         };
-        storage::write_text_file(path, &format!("{:#}\n", serde_json::json!(document)))
+        storage::write_json(path, &document)
     }
 
     /// Reads and verifies the file.
     pub fn read(path: &Path) -> Result<Self> {
-        let text = std::fs::read_to_string(path).with_path(path, "")?;
-        let d: Document = serde_json::from_str(&text)
-            .map_err(|e| Error::parse(path, e.line() as u64, e.to_string()))?;
+        let d: Document = storage::read_json(path)?;
         if d.format != FORMAT || d.version != VERSION {
             let found = format!("{} version {}", d.format, d.version);
             return Err(Error::file(path, format!("{found}; expected {FORMAT} version {VERSION}")));

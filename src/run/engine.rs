@@ -45,39 +45,25 @@ pub fn with_precision<W: Work>(
         (config::Engine::Native, Precision::Single) => {
             work.on(world.agree(Native::<f32>::new(world.clone(), part))?)
         }
-        (config::Engine::Torch, _) => with_torch(world, part, device, precision, work),
-    }
-}
-
-#[cfg(feature = "torch")]
-fn with_torch<W: Work>(
-    world: &Rc<World>,
-    part: Part,
-    device: Device,
-    precision: Precision,
-    work: W,
-) -> Result<W::Output> {
-    use crate::field::torch::{Torch, device_of};
-    let device = world.agree(device_of(world, device))?;
-    match precision {
-        Precision::Double => {
-            work.on(world.agree(Torch::<f64>::new(world.clone(), part, device))?)
+        #[cfg(feature = "torch")]
+        (config::Engine::Torch, precision) => {
+            use crate::field::torch::{Torch, device_of};
+            let device = world.agree(device_of(world, device))?;
+            match precision {
+                Precision::Double => {
+                    work.on(world.agree(Torch::<f64>::new(world.clone(), part, device))?)
+                }
+                Precision::Single => {
+                    work.on(world.agree(Torch::<f32>::new(world.clone(), part, device))?)
+                }
+            }
         }
-        Precision::Single => {
-            work.on(world.agree(Torch::<f32>::new(world.clone(), part, device))?)
+        #[cfg(not(feature = "torch"))]
+        (config::Engine::Torch, _) => {
+            let _ = device;
+            world.agree(Err(no_torch()))
         }
     }
-}
-
-#[cfg(not(feature = "torch"))]
-fn with_torch<W: Work>(
-    world: &Rc<World>,
-    _: Part,
-    _: Device,
-    _: Precision,
-    _: W,
-) -> Result<W::Output> {
-    world.agree(Err(no_torch()))
 }
 
 #[cfg(not(feature = "torch"))]

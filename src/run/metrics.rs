@@ -2,7 +2,7 @@
 
 use super::Predictions;
 use crate::dataset::Dataset;
-use crate::error::{Error, Result, WithPath};
+use crate::error::{Error, Result};
 use crate::metrics::{self, Distance, Scores};
 use crate::storage;
 use serde::{Deserialize, Serialize};
@@ -70,13 +70,11 @@ impl Metrics {
 
     /// Reads the file.
     pub fn read(path: &Path) -> Result<Self> {
-        let text = std::fs::read(path).with_path(path, "")?;
-        serde_json::from_slice(&text)
-            .map_err(|e| Error::parse(path, e.line() as u64, e.to_string()))
+        storage::read_json(path)
     }
 
     /// Writes the file as a whole or not at all.
     pub fn write(&self, path: &Path) -> Result<()> {
-        storage::write_text_file(path, &format!("{:#}\n", serde_json::json!(self)))
+        storage::write_json(path, self)
     }
 }

@@ -1,6 +1,6 @@
 //! `summary.json`: how a fit ended (layout in `docs/formats.md`).
 
-use crate::error::{Error, Result, WithPath};
+use crate::error::Result;
 use crate::storage;
 use crate::train::session::Objective;
 use serde::{Deserialize, Serialize};
@@ -68,13 +68,11 @@ impl Summary {
 
     /// Reads the file.
     pub fn read(path: &Path) -> Result<Self> {
-        let text = std::fs::read(path).with_path(path, "")?;
-        serde_json::from_slice(&text)
-            .map_err(|e| Error::parse(path, e.line() as u64, e.to_string()))
+        storage::read_json(path)
     }
 
     /// Writes the file as a whole or not at all.
     pub fn write(&self, path: &Path) -> Result<()> {
-        storage::write_text_file(path, &format!("{:#}\n", serde_json::json!(self)))
+        storage::write_json(path, self)
     }
 }
