@@ -6,16 +6,18 @@
 //! det(I − tÃ) = Π_i (1 − R_i(t)),   R_i(t) = Σ_k r_k tᵏ,   r_(a+b+2) = v_a·v_b,   v_h = Ã_iʰ Ã e_i
 //! ```
 //!
-//! where `Ã_i` is what is left of `Ã` without node `i` and those before it: `r_k` adds up the closed walks of `k` steps
-//! that leave `i`, see later nodes only, and return once. By the logarithm of both sides,
-//! `Σ_k tᵏ/k tr Ãᵏ = −Σ_i log(1 − R_i(t))`, the share of node `i` in `tr Ãᵏ` is `p_k = k r_k + Σ_(j<k) r_j p_(k−j)`. All terms
-//! are positive, so nothing cancels. Walks through the whole graph would cross more than twice as many edges.
+//! where `Ã_i` is what is left of `Ã` without node `i` and those before it: `r_k` adds up the
+//! closed walks of `k` steps that leave `i`, see later nodes only, and return once. By the
+//! logarithm of both sides, `Σ_k tᵏ/k tr Ãᵏ = −Σ_i log(1 − R_i(t))`, the share of node `i` in
+//! `tr Ãᵏ` is `p_k = k r_k + Σ_(j<k) r_j p_(k−j)`. All terms are positive, so nothing cancels.
+//! Walks through the whole graph would cross more than twice as many edges.
 //!
-//! Walks from neighbouring nodes cross the same edges. So each node of a group has a lane of a vector, and the rows
-//! that its walks reach get places in short blocks of such vectors, which stay in the nearest cache.
+//! Walks from neighbouring nodes cross the same edges. So each node of a group has a lane of a
+//! vector, and the rows that its walks reach get places in short blocks of such vectors, which stay
+//! in the nearest cache.
 //!
-//! As elsewhere, `y = D^-½ v` stands for `v`: with `s_h = A y_(h−1)`, `y_h = D⁻¹ s_h`, and the dots are
-//! `v_(h−1)·v_h = y_(h−1)·s_h` and `‖v_h‖² = s_h·y_h`.
+//! As elsewhere, `y = D^-½ v` stands for `v`: with `s_h = A y_(h−1)`, `y_h = D⁻¹ s_h`, and the dots
+//! are `v_(h−1)·v_h = y_(h−1)·s_h` and `‖v_h‖² = s_h·y_h`.
 
 use crate::partition::{Lists, Overlap};
 use pulp::{Arch, Simd, WithSimd};
@@ -31,8 +33,8 @@ struct Lanes([f64; LANES]);
 
 const ZERO: Lanes = Lanes([0.0; LANES]);
 
-/// Groups of neighbouring rows, in the order of their elimination. Rows of one rank are eliminated before those of
-/// the next.
+/// Groups of neighbouring rows, in the order of their elimination. Rows of one rank are eliminated
+/// before those of the next.
 pub(super) struct Groups {
     /// The owned rows, group by group.
     rows: Vec<u32>,
@@ -63,7 +65,8 @@ impl Groups {
                 if rows.len() < end + neighbours.len() {
                     rows.resize(end + neighbours.len(), 0);
                 }
-                // Without a branch on who is free, which nothing could predict; too many are given back.
+                // Without a branch on who is free, which nothing could predict; too many are given
+                // back.
                 for &k in neighbours {
                     rows[end] = k;
                     end += usize::from(std::mem::replace(&mut free[k as usize], false));
@@ -147,8 +150,8 @@ impl<'a> Walks<'a> {
         }
     }
 
-    /// Adds the shares of the nodes of `group` in the traces. Groups come in their order, but some may be left out.
-    /// Rows within one hop less must be complete.
+    /// Adds the shares of the nodes of `group` in the traces. Groups come in their order, but some
+    /// may be left out. Rows within one hop less must be complete.
     pub fn walk(&mut self, group: usize, traces: &mut [f64]) {
         for &row in self.groups.rows(self.group..group) {
             self.place[row as usize] = ELIMINATED;
@@ -205,8 +208,8 @@ impl WithSimd for Walk<'_, '_> {
 }
 
 impl Walks<'_> {
-    /// One hop, `s = A y`, from the rows before `fresh.end`; the edges of those before `fresh.start` are known already.
-    /// Returns how many rows and edges are known then.
+    /// One hop, `s = A y`, from the rows before `fresh.end`; the edges of those before
+    /// `fresh.start` are known already. Returns how many rows and edges are known then.
     #[inline(always)]
     fn hop<S: Simd>(
         &mut self,
@@ -237,7 +240,8 @@ impl Walks<'_> {
     /// Adds the edges from a place to rows that are left; rows without a place get one.
     #[inline(always)]
     fn find_edges(&mut self, from: usize, mut known: usize, mut edges: usize) -> (usize, usize) {
-        // `A` is symmetric, so `s` can be made from the rows that hold `y`; those it reaches need not be complete.
+        // `A` is symmetric, so `s` can be made from the rows that hold `y`; those it reaches need
+        // not be complete.
         let (neighbours, weights) = self.graph.row(self.rows[from] as usize);
         if self.edges.len() < edges + neighbours.len() {
             self.edges.resize(2 * (edges + neighbours.len()), Edge::default());
@@ -250,10 +254,11 @@ impl Walks<'_> {
         }
         let (place, rows, list) =
             (self.place.as_mut_ptr(), self.rows.as_mut_ptr(), self.edges.as_mut_ptr());
-        // Without branches on what nothing could predict, and without checks: here and where edges are crossed they take a
-        // tenth of the time of the walks.
-        // SAFETY: an overlap names rows of its own only, each of which has an entry in `place`; there is room for as many
-        // rows and edges as this one has neighbours, and no neighbour takes more than one of either.
+        // Without branches on what nothing could predict, and without checks: here and where edges
+        // are crossed they take a tenth of the time of the walks.
+        // SAFETY: an overlap names rows of its own only, each of which has an entry in `place`;
+        // there is room for as many rows and edges as this one has neighbours, and no neighbour
+        // takes more than one of either.
         let mut find = |row: u32, weight: f64| unsafe {
             let place = place.add(row as usize);
             let new = *place == NOWHERE;
@@ -283,8 +288,8 @@ impl Walks<'_> {
                 add_multiple(simd, edge.weight, y, s);
             }
         };
-        // Edges that follow each other often lead to the same rows, and then the later one waits for the earlier: two
-        // streams of them wait less.
+        // Edges that follow each other often lead to the same rows, and then the later one waits
+        // for the earlier: two streams of them wait less.
         let edges = &self.edges[edges];
         let (one, other) = edges.split_at(edges.len() / 2);
         for (a, b) in one.iter().zip(other) {
