@@ -71,7 +71,8 @@ pub struct ColumnInfo {
     pub error: Option<f64>,
 }
 
-/// Below this share of the `γ` before it, a predicted `γ` is mostly rounding, and no reason to stop.
+/// Below this share of the `γ` before it, a predicted `γ` is mostly rounding, and no reason to
+/// stop.
 const TRUSTED: f64 = 1e-10;
 /// Below this share of the `γ` of the right-hand side, `γ` is rounding and may be negative: the
 /// relative residual is below `1e-14`.
@@ -134,8 +135,8 @@ struct Solve<'a, E: Engine, A, M> {
     diagonal: bool,
     info: Info,
     at_work: Vec<Column>,
-    /// The smallest eigenvalue of `M⁻¹A` known so far. It belongs to the matrix alone, so all columns
-    /// help to find it.
+    /// The smallest eigenvalue of `M⁻¹A` known so far. It belongs to the matrix alone, so all
+    /// columns help to find it.
     smallest: f64,
     /// Whether solutions are still in the caller's block.
     in_place: bool,
