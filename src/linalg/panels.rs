@@ -131,7 +131,10 @@ impl Panels {
 }
 
 /// Scales of all rows, shapes of all panels, and the rows below their triangles.
-fn layout(factor: &Factor) -> Result<(Vec<f64>, Vec<Shape>, Vec<u32>), FactorError> {
+type Layout = (Vec<f64>, Vec<Shape>, Vec<u32>);
+
+/// How a factor is to be stored.
+fn layout(factor: &Factor) -> Result<Layout, FactorError> {
     let mut largest = vec![0.0f64; factor.order().len()];
     let (mut shapes, mut rows) = (Vec::new(), Vec::new());
     for (panel, l) in factor.panels() {
