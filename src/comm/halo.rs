@@ -4,6 +4,8 @@
 //! ([`HaloExchange::run`]), and contributions to the copies come back to the owners
 //! ([`HaloExchange::run_back`]). Either is one message per neighbour, whatever the number of ranks.
 
+#![allow(unsafe_code, reason = "buffers of MPI's non-blocking calls; rsmpi's own would allocate")]
+
 use super::World;
 use crate::error::{Error, Result};
 use crate::profile::{self, Phase};

@@ -184,8 +184,8 @@ fn advance<E: Engine>(
 }
 
 /// A probe has ended where the square of its next off-diagonal is below this. Squares of
-/// off-diagonals lie between 0 and 1, so what is left is rounding, and leaving it out changes a rule
-/// by no more than that.
+/// off-diagonals lie between 0 and 1, so what is left is rounding, and leaving it out changes a
+/// rule by no more than that.
 const EXHAUSTED: f64 = 1e-14;
 
 impl Quadrature {
