@@ -13,29 +13,8 @@ use dgmrf::posterior::Features;
 use dgmrf::random::{Purpose, Stream};
 use dgmrf::train::elbo::{Elbo, Estimator, Options};
 use dgmrf::train::{Fit, Problem, Shape};
-use std::alloc::{GlobalAlloc, Layout, System};
 use std::rc::Rc;
-use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
-
-/// Counts the allocations of all threads.
-struct Counting;
-
-static COUNT: AtomicUsize = AtomicUsize::new(0);
-
-// SAFETY: everything is passed on to the system's allocator.
-unsafe impl GlobalAlloc for Counting {
-    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
-        COUNT.fetch_add(1, Relaxed);
-        unsafe { System.alloc(layout) }
-    }
-    unsafe fn dealloc(&self, at: *mut u8, layout: Layout) {
-        unsafe { System.dealloc(at, layout) }
-    }
-    unsafe fn realloc(&self, at: *mut u8, layout: Layout, size: usize) -> *mut u8 {
-        COUNT.fetch_add(1, Relaxed);
-        unsafe { System.realloc(at, layout, size) }
-    }
-}
+use support::counting::{Counting, allocations};
 
 #[global_allocator]
 static ALLOCATOR: Counting = Counting;
@@ -66,11 +45,11 @@ fn count<T: Scalar>(world: &Rc<World>, of_q: usize, estimator: Estimator, featur
     let options = Options { layers: of_q, estimator, converge: 1e-9, ..Options::default() };
     let mut fit = Elbo::new(&mut engine, problem, &shape, options).unwrap();
     fit.step(&mut engine).unwrap();
-    let before = COUNT.load(Relaxed);
+    let before = allocations();
     for _ in 0..STEPS {
         fit.step(&mut engine).unwrap();
     }
-    COUNT.load(Relaxed) - before
+    allocations() - before
 }
 
 fn check(world: &Rc<World>, what: &str) {

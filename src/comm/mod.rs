@@ -1,9 +1,10 @@
-//! The only room that talks to MPI, and (with measured kernels) the only one with `unsafe`.
+//! The ranks of a job and what passes between them; the only room that talks to MPI.
 //!
 //! Here: the ranks of a job ([`World`]), sums over all of them, the halo exchange ([`halo`]),
 //! moving node values between rank 0 and their owners ([`World::gather_rows`],
 //! [`World::scatter_rows`]), failing together ([`World::agree`]), and the threads of a rank
-//! ([`threads`]). A world of one rank is the single-machine case: the same calls, no messages.
+//! ([`threads`]). A world of one rank is the single-machine case: it makes the calls that any other
+//! world makes, without messages.
 //!
 //! MPI is used from the thread that made the world only (`MPI_THREAD_FUNNELED`); a `World` is
 //! therefore neither `Send` nor `Sync`.
@@ -97,7 +98,7 @@ impl World {
         })
     }
 
-    /// This rank, from 0.
+    /// The number of this rank, from 0.
     pub fn rank(&self) -> usize {
         self.rank
     }

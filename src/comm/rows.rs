@@ -94,7 +94,9 @@ impl World {
     }
 
     /// Gives each rank its list of values, and returns what the ranks gave to this one, in their
-    /// order (standard section 5.8, `MPI_Alltoallv`).
+    /// order (standard section 5.8, `MPI_Alltoallv`). Time and memory grow with the number of
+    /// ranks: this is for setting things up. What is repeated passes between neighbours
+    /// ([`HaloExchange`](crate::comm::halo::HaloExchange)).
     pub fn all_to_all<T: Equivalence + Copy + Default>(&self, lists: Vec<Vec<T>>) -> Vec<Vec<T>> {
         assert_eq!(lists.len(), self.size(), "a list for each rank");
         let Some(comm) = self.comm() else { return lists };

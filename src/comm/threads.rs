@@ -1,5 +1,7 @@
 //! Threads of one rank: cores divided by the ranks that share them.
 
+#![allow(unsafe_code, reason = "the cores of a process are asked of the C library")]
+
 use super::World;
 use crate::error::{Error, Result};
 

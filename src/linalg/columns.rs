@@ -33,7 +33,7 @@ impl SparseColumns {
         self.indptr.push(self.rows.len());
     }
 
-    /// Adds all columns of another matrix after these.
+    /// Adds all columns of another matrix after the last one.
     pub fn append(&mut self, other: SparseColumns) {
         let before = self.rows.len();
         self.indptr.extend(other.indptr[1..].iter().map(|end| before + end));
@@ -61,7 +61,7 @@ impl SparseColumns {
         self.rows.len()
     }
 
-    /// Rows and values of a column, in the order in which they were added.
+    /// Rows and values of a column, in the order in which its entries were added.
     pub fn column(&self, i: usize) -> (&[u32], &[f64]) {
         let range = self.indptr[i]..self.indptr[i + 1];
         (&self.rows[range.clone()], &self.values[range])

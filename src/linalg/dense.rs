@@ -3,13 +3,13 @@
 use faer::{Mat, Par, Side};
 use rayon::prelude::*;
 
-/// The inverse of a Cholesky factor, `L⁻¹` with `M = L Lᵀ`: solutions and the diagonal of the inverse
-/// are read off it.
+/// The inverse of a Cholesky factor, `L⁻¹` with `M = L Lᵀ`: solutions and the diagonal of the
+/// inverse are read off it.
 pub struct InverseFactor(Mat<f64>);
 
 impl InverseFactor {
-    /// Factorises `M` (of which the lower half is read) and inverts the factor; nothing where `M` is
-    /// not positive definite in double precision. `2/3 N³` operations.
+    /// Factorises `M` (of which the lower half is read) and inverts the factor; nothing where `M`
+    /// is not positive definite in double precision. `2/3 N³` operations.
     pub fn new(matrix: Mat<f64>) -> Option<Self> {
         let factor = matrix.llt(Side::Lower).ok()?;
         drop(matrix);

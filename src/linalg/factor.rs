@@ -64,7 +64,8 @@ impl Pattern {
         Self::analyse(matrix, SupernodalThreshold::FORCE_SIMPLICIAL)
     }
 
-    /// Analyses the matrix, for a factor to solve with: dense panels, see [`Panels`](super::Panels).
+    /// Analyses the matrix, for a factor to solve with: dense panels, see
+    /// [`Panels`](super::Panels).
     pub fn to_solve(matrix: &Lower) -> Result<Self, FactorError> {
         Self::analyse(matrix, SupernodalThreshold::FORCE_SUPERNODAL)
     }

@@ -1,8 +1,9 @@
 //! Gauss rules of several tridiagonal matrices at once.
 //!
-//! The rotations of implicit QL wait for each other, each for a root and a quotient; those of different matrices do
-//! not. So every matrix has a lane of a vector, with a block of its own to work on, and a sweep runs over the rows
-//! of all of them. To the letter the arithmetic of [`Tridiagonal::gauss_rule`], which is the reference.
+//! The rotations of implicit QL wait for each other, each for a root and a quotient; rotations of
+//! different matrices do not wait. So every matrix has a lane of a vector, with a block of its own
+//! to work on, and a sweep runs over the rows of all of them. The arithmetic is to the letter that
+//! of [`Tridiagonal::gauss_rule`], which is the reference.
 
 use super::tridiagonal::{SWEEPS, Tridiagonal};
 use pulp::{Arch, Simd, WithSimd};
@@ -17,8 +18,8 @@ pub(crate) fn gauss_rules(matrices: &[Tridiagonal]) -> Vec<Vec<(f64, f64)>> {
     matrices.chunks(MOST).flat_map(together).collect()
 }
 
-/// Matrices that are worked on together: several vectors of them, since the rotations of one vector wait for each
-/// other, too.
+/// Matrices that are worked on together: several vectors of them, since the rotations of one vector
+/// wait for each other, too.
 const MOST: usize = 32;
 
 /// Matrices of a group by rows, each filled up with zeros to the size of the largest.
@@ -54,7 +55,8 @@ impl<const LANES: usize> Together<LANES> {
         Together { size, d, e, first }
     }
 
-    /// The last row of the block of matrix `k` that begins at `l`: up to an entry that is nothing but rounding.
+    /// The last row of the block of matrix `k` that begins at `l`: up to an entry that is nothing
+    /// but rounding.
     fn end_of_block(&self, k: usize, l: usize) -> usize {
         let (d, e) = (&self.d, &self.e);
         let negligible =

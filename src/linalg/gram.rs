@@ -42,8 +42,8 @@ impl Gram {
         self.starts.windows(2).map(|w| (w[1] - w[0]).pow(2)).sum()
     }
 
-    /// The lower half of `GᵀG + diag(weight)`, column by column: column `j` holds `⟨G e_i, G e_j⟩` for
-    /// all `i >= j` whose columns share a row with that of `j`.
+    /// The lower half of `GᵀG + diag(weight)`, column by column: column `j` holds `⟨G e_i, G e_j⟩`
+    /// for all `i >= j` whose columns share a row with that of `j`.
     pub fn lower(&self, weight: &[f64]) -> Lower {
         let n = self.columns.count();
         let tasks: Vec<Lower> = (0..n.div_ceil(TASK))
@@ -61,7 +61,7 @@ impl Gram {
         matrix
     }
 
-    /// Some columns of it.
+    /// Some columns of the lower half.
     fn some(&self, range: std::ops::Range<usize>, weight: &[f64]) -> Lower {
         let n = self.columns.count();
         let mut matrix = Lower::with_capacity(range.len(), 0);

@@ -1,11 +1,11 @@
 //! A Cholesky factor to solve with, stored in single precision and used in double.
 //!
 //! Solving reads the factor twice and does little with it, so its bytes are what solving costs, in
-//! time as in memory. Here `L` is rounded to half of them, entry by entry, once; all arithmetic stays
-//! in double precision. What is solved with is then *exactly* symmetric and positive definite,
-//! `M = L̂ L̂ᵀ` with `|L̂ − L| ≤ 2⁻²⁴ |L|`, as conjugate gradients need it: for them, a preconditioner
-//! that differs a little from the matrix is one as good. (Sums in single precision would make a
-//! slightly different `M` of every right-hand side.)
+//! time as in memory. Here `L` is rounded to half of them, entry by entry, once; all arithmetic
+//! stays in double precision. What is solved with is then *exactly* symmetric and positive
+//! definite, `M = L̂ L̂ᵀ` with `|L̂ − L| ≤ 2⁻²⁴ |L|`. Conjugate gradients need no more: a
+//! preconditioner that differs a little from the matrix is as good as one that does not. (Sums in
+//! single precision would make a slightly different `M` of every right-hand side.)
 //!
 //! Here: how `L` is stored. What is done with it is in [`substitution`].
 
@@ -25,8 +25,8 @@ pub enum Store {
     Double,
 }
 
-/// `S P M Pᵀ S = L Lᵀ` with a permutation `P` that keeps `L` sparse, and a diagonal `S` of powers of
-/// two that gives every row of `L` a largest entry between 1 and 2: nothing leaves the range of
+/// `S P M Pᵀ S = L Lᵀ` with a permutation `P` that keeps `L` sparse, and a diagonal `S` of powers
+/// of two that gives every row of `L` a largest entry between 1 and 2: nothing leaves the range of
 /// single precision, whatever the units of `M` are, and nothing is rounded by it.
 pub struct Panels {
     /// Row of the matrix that stands at each place of the factor.
@@ -40,8 +40,9 @@ pub struct Panels {
     values: Values,
 }
 
-/// A panel: a triangle of `width` columns, and so many rows `below` it. Entries lie row by row; those
-/// of the triangle in tiles of [`TILE`] rows, each a rectangle up to the diagonal of its last row.
+/// A panel: a triangle of `width` columns, and so many rows `below` it. Entries lie row by row;
+/// those of the triangle in tiles of [`TILE`] rows, each a rectangle up to the diagonal of its last
+/// row.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Shape {
     pub width: usize,
@@ -77,7 +78,7 @@ impl Shape {
 }
 
 impl Panels {
-    /// Entries that the factor of a pattern will have here.
+    /// Entries that the factor of a pattern will have once it is stored as panels.
     pub fn entries(pattern: &Pattern) -> usize {
         pattern.panels().map(|(width, below)| Shape { width, below }.entries()).sum()
     }
@@ -130,7 +131,10 @@ impl Panels {
 }
 
 /// Scales of all rows, shapes of all panels, and the rows below their triangles.
-fn layout(factor: &Factor) -> Result<(Vec<f64>, Vec<Shape>, Vec<u32>), FactorError> {
+type Layout = (Vec<f64>, Vec<Shape>, Vec<u32>);
+
+/// How a factor is to be stored.
+fn layout(factor: &Factor) -> Result<Layout, FactorError> {
     let mut largest = vec![0.0f64; factor.order().len()];
     let (mut shapes, mut rows) = (Vec::new(), Vec::new());
     for (panel, l) in factor.panels() {

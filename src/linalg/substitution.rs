@@ -1,9 +1,9 @@
 //! Forward and backward substitution with the panels of a Cholesky factor.
 //!
-//! A few rows of a panel at a time are widened to double precision and applied to one or two vectors
-//! of right-hand sides: as much as registers hold, so that a pass reads the factor once forward and
-//! once backward for as many columns as it can. What happens to a column depends neither on those
-//! beside it nor on the width of the vectors.
+//! A few rows of a panel at a time are widened to double precision and applied to one or two
+//! vectors of right-hand sides: as much as registers hold, so that a pass reads the factor once
+//! forward and once backward for as many columns as it can. What happens to a column depends
+//! neither on those beside it nor on the width of the vectors.
 //!
 //! By hand, because faer's solver wants the whole factor in double precision; it took 1.5 times as
 //! long for 3 columns of a block of 7744 nodes, 2.1 times for 8 and 2.5 times for 16.
@@ -18,7 +18,8 @@ pub struct Scratch {
     tile: Vec<f64>,
 }
 
-/// `v` becomes `M⁻¹ v = S L⁻ᵀ L⁻¹ S v`; `[n, columns]`, row-major. `values` are those of the panels.
+/// `v` becomes `M⁻¹ v = S L⁻ᵀ L⁻¹ S v`; `[n, columns]`, row-major. `values` are those of the
+/// panels.
 pub(super) fn solve<T: Stored>(
     panels: &Panels,
     values: &[T],
@@ -125,7 +126,8 @@ fn forward<V: Simd, T: Stored, const G: usize>(
     }
 }
 
-/// Rows of a triangle: `done` are the ones before, the first of `rest` their own.
+/// Solves for a few rows of a triangle: `done` are the rows before them, `rest` begins with the
+/// rows themselves.
 #[inline(always)]
 fn forward_corner<V: Simd, const R: usize, const G: usize>(
     simd: V,

@@ -40,7 +40,8 @@ impl Tridiagonal {
         rule
     }
 
-    /// Implicit QL: leaves the eigenvalues on the diagonal; `first` goes through the same rotations.
+    /// Implicit QL: leaves the eigenvalues on the diagonal; `first` goes through the same
+    /// rotations.
     fn diagonalise(&mut self, first: &mut impl Rotate) {
         let (d, e) = (&mut self.diagonal[..], &mut self.off_diagonal);
         e.resize(d.len(), 0.0); // the last entry is room for the sweeps
@@ -198,7 +199,8 @@ mod tests {
             let angle = std::f64::consts::PI - step * f64::from(k);
             assert!((x - angle.cos()).abs() < 1e-14, "{x}");
             let expected = 2.0 / (m as f64 + 1.0) * angle.sin().powi(2);
-            // Each of about two sweeps per node may round a component v of up to 0.08 once, and w = v².
+            // Each of about two sweeps per node may round a component v of up to 0.08 once, and w =
+            // v².
             let rounding = 2.0 * 0.08 * (2.0 * m as f64) * f64::EPSILON;
             assert!((w - expected).abs() < rounding, "{w} {expected}");
         }

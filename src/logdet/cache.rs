@@ -19,7 +19,7 @@ const VERSION: u32 = 2;
 pub struct Loaded {
     /// The spectrum.
     pub spectrum: Spectrum,
-    /// Its file.
+    /// The file that holds it.
     pub path: PathBuf,
     /// Whether it was computed just now.
     pub made: bool,

@@ -51,10 +51,8 @@ pub fn compute<E: Engine>(
     let root: Vec<f64> = engine.part().degree.iter().map(|d| d.sqrt()).collect();
     let walk = engine.random_walk();
     let (mut unit, mut column) = (engine.zeros(COLUMNS), engine.zeros(COLUMNS));
-    let mut matrix = match world.is_root() {
-        true => faer::Mat::<f64>::zeros(nodes, nodes),
-        false => faer::Mat::new(),
-    };
+    let mut matrix =
+        if world.is_root() { faer::Mat::<f64>::zeros(nodes, nodes) } else { faer::Mat::new() };
     let mut values = vec![0.0; ids.len() * COLUMNS];
     for first in (0..nodes).step_by(COLUMNS) {
         let here = first..nodes.min(first + COLUMNS);
@@ -79,7 +77,7 @@ pub fn compute<E: Engine>(
     }
     let solved = if world.is_root() { solve(matrix) } else { Vec::new() };
     let mut eigenvalues = world.broadcast_numbers(solved);
-    // They lie in [-1, 1]; rounding must not put one beyond the reach of |ρ| < 1.
+    // Eigenvalues lie in [-1, 1]; rounding must not put one beyond the reach of |ρ| < 1.
     eigenvalues.iter_mut().for_each(|v| *v = v.clamp(-1.0, 1.0));
     Ok(eigenvalues)
 }

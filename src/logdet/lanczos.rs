@@ -6,10 +6,11 @@
 //! kept for reorthogonalisation: rounding makes copies of converged nodes, whose weights add up to
 //! the right ones (Greenbaum 1989), and sums over the rule are as good as in exact arithmetic.
 //!
-//! The traces of low powers of `Ã` are known exactly (`moments.rs`), so the weights are *calibrated* to
-//! give them exactly, as survey statisticians do: `ω ← ω (1 + Σ_k c_k p_k(λ))` with orthogonal polynomials
-//! `p_k`. What remains random is the part of `f` that no such polynomial explains: on meshes the
-//! error bars are 30 times as short for degree 8, on graphs with hubs a few times for degree 2.
+//! The traces of low powers of `Ã` are known exactly (`moments.rs`), so the weights are
+//! *calibrated* to give them exactly, as survey statisticians do: `ω ← ω (1 + Σ_k c_k p_k(λ))` with
+//! orthogonal polynomials `p_k`. What remains random is the part of `f` that no such polynomial
+//! explains: on meshes the error bars are 30 times as short for degree 8, on graphs with hubs a few
+//! times for degree 2.
 //!
 //! # Reference
 //! S. Ubaru, J. Chen, Y. Saad (2017), "Fast estimation of tr(f(A)) via stochastic Lanczos
@@ -46,15 +47,17 @@ impl Default for Options {
     }
 }
 
-/// Products of probes with the matrix, entry by entry, for every edge that a walk may cross: walks then
-/// take about a tenth of the time of the probes at most (an edge costs as much as five products).
+/// Multiplications of probes with single entries of the matrix, for every edge that a walk may
+/// cross: walks then take about a tenth of the time of the probes at most (an edge costs as much as
+/// five multiplications).
 const PER_WALK: f64 = 50.0;
 
-/// Steps of walks for every entry of the matrix that are taken however few the probes: three hops on
-/// a mesh.
+/// Edges crossed by walks for every entry of the matrix, however few the probes: three hops on a
+/// mesh.
 const LEAST_WALKS: f64 = 40.0;
 
-/// Where the adaptive rule measures the error: it is largest at the ends.
+/// Values of `ρ` at which the standard error is compared with the tolerance: it is largest at the
+/// ends.
 const RHO: [f64; 2] = [-0.99, 0.99];
 
 /// Nodes and weights, probe by probe.
@@ -63,9 +66,9 @@ pub struct Quadrature {
     steps: usize,
     /// `steps` nodes of every probe.
     lambda: Vec<f64>,
-    /// Their weights in the rule of the probe, adding up to `N`.
+    /// Weights of the nodes in the rule of their probe, adding up to `N` there.
     of_probe: Vec<f64>,
-    /// Their weights in the mean over probes, calibrated.
+    /// Weights of the nodes in the mean over probes, calibrated.
     weight: Vec<f64>,
     /// The exact `tr Ãᵏ`, from `k = 0`.
     moments: Vec<f64>,
@@ -80,9 +83,10 @@ pub fn estimate<E: Engine>(
     let nodes = engine.part().nodes;
     let steps = options.steps.min(nodes);
     // Where a tolerance may ask for more probes, walks that go further save many of them.
-    let planned = match options.tolerance.is_finite() {
-        true => options.probes.max(options.most_probes),
-        false => options.probes,
+    let planned = if options.tolerance.is_finite() {
+        options.probes.max(options.most_probes)
+    } else {
+        options.probes
     };
     let budget = ((planned * steps) as f64 / PER_WALK).max(LEAST_WALKS);
     let mut moments = moments::traces(engine.world(), engine.part(), options.hops, budget);
@@ -129,15 +133,17 @@ pub fn estimate<E: Engine>(
 
 /// `steps` steps of Lanczos for a block of probes, with one pass and one reduction each.
 ///
-/// Directions `x_k` are orthogonal, but their norms are known only when their products are there, too:
+/// Directions `x_k` are orthogonal, but their norms are known only when their products are there,
+/// too:
 ///
 /// ```text
 /// z_k = Ã x_k − γ_k x_(k−1),   α_k = ⟨x_k, z_k⟩ / ‖x_k‖²,   x_(k+1) = a_k (z_k − α_k x_k)
 /// ```
 ///
-/// The product of the next step is made together with its direction, so `γ_(k+1) = ‖x_(k+1)‖² / (a_k ‖x_k‖²)`
-/// has to be known before `‖x_(k+1)‖` is. It is by Pythagoras: `‖z_k − α_k x_k‖² = ‖z_k‖² − α_k² ‖x_k‖²`, and `a_k`
-/// makes it 1. The off-diagonal `β_(k+1) = ‖x_(k+1)‖ / (a_k ‖x_k‖)` is of the norm that is found.
+/// The product of the next step is made together with its direction, so
+/// `γ_(k+1) = ‖x_(k+1)‖² / (a_k ‖x_k‖²)` has to be known before `‖x_(k+1)‖` is. It follows by
+/// Pythagoras: `‖z_k − α_k x_k‖² = ‖z_k‖² − α_k² ‖x_k‖²`, and `a_k` makes it 1. The off-diagonal
+/// `β_(k+1) = ‖x_(k+1)‖ / (a_k ‖x_k‖)` uses the norm that is then found.
 fn advance<E: Engine>(
     engine: &mut E,
     mut block: probes::Block<E::Block>,
@@ -156,7 +162,7 @@ fn advance<E: Engine>(
         for (p, made) in made.iter_mut().enumerate() {
             let [xx, xz, zz] = [0, 1, 2].map(|which| sums[which * columns + p]);
             if k > 0 && a[p] == 0.0 {
-                continue; // it has ended
+                continue; // this probe has ended
             }
             let (norm, alpha) = (xx.sqrt(), xz / xx);
             if k > 0 {
@@ -165,9 +171,10 @@ fn advance<E: Engine>(
             made.diagonal.push(alpha);
             let rest = zz - alpha * alpha * xx;
             // Nothing left but rounding: the probe has reached all that it can reach.
-            (a[p], b[p], c[p]) = match rest > EXHAUSTED * xx {
-                true => (1.0 / rest.sqrt(), -alpha / rest.sqrt(), -rest.sqrt() / xx),
-                false => (0.0, 0.0, 0.0),
+            (a[p], b[p], c[p]) = if rest > EXHAUSTED * xx {
+                (1.0 / rest.sqrt(), -alpha / rest.sqrt(), -rest.sqrt() / xx)
+            } else {
+                (0.0, 0.0, 0.0)
             };
             norm_before[p] = norm;
         }
@@ -176,8 +183,9 @@ fn advance<E: Engine>(
     (block, made)
 }
 
-/// Squares of off-diagonals lie between 0 and 1. What Pythagoras leaves below this is rounding, and leaving
-/// it out changes a rule by no more than that.
+/// A probe has ended where the square of its next off-diagonal is below this. Squares of
+/// off-diagonals lie between 0 and 1, so what is left is rounding, and leaving it out changes a
+/// rule by no more than that.
 const EXHAUSTED: f64 = 1e-14;
 
 impl Quadrature {
@@ -265,7 +273,7 @@ impl Quadrature {
         self.stderrs([rho])[0]
     }
 
-    /// The same for several `ρ`.
+    /// Standard errors of `Σ ω log(1 + ρλ)` for several `ρ`.
     fn stderrs<const R: usize>(&self, rho: [f64; R]) -> [f64; R] {
         let basis = self.polynomials();
         rho.map(|rho| {
@@ -314,7 +322,7 @@ impl Polynomial {
         self.values.iter_mut().chain(&mut self.coefficients).for_each(|v| *v /= by);
     }
 
-    /// Its exact trace, from those of the powers.
+    /// The exact trace of the polynomial in `Ã`, from the traces of powers.
     fn trace(&self, moments: &[f64]) -> f64 {
         self.coefficients.iter().zip(moments).map(|(c, m)| c * m).sum()
     }

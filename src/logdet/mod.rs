@@ -12,10 +12,10 @@
 //! model: a [`Spectrum`] gives the value and the gradient at a cost that depends neither on the
 //! graph nor on the source.
 //!
-//! | source | what it keeps | error |
+//! | source | what is kept | error |
 //! |---|---|---|
 //! | [`eigenvalues`] | all of them, by a dense solver | none |
-//! | [`power_series`] | the traces `tr Ãᵏ` of the paper, by Hutchinson's estimator | sampling, truncation |
+//! | [`power_series`] | the traces `tr Ãᵏ` of the paper, by Hutchinson | sampling, truncation |
 //! | [`lanczos`] | nodes and weights of a quadrature rule | sampling; truncation far smaller |
 
 mod cache;
@@ -73,7 +73,7 @@ pub struct Spectrum {
 pub struct Estimate {
     /// The sum.
     pub value: f64,
-    /// Its derivative in `ρ`.
+    /// The derivative of the sum in `ρ`.
     pub derivative: f64,
     /// Standard error of `value` from the choice of probes; 0 where nothing is random.
     pub stderr: f64,
@@ -92,7 +92,7 @@ impl Spectrum {
         self.nodes
     }
 
-    /// What it was made from.
+    /// Where the spectrum comes from.
     pub fn source(&self) -> &Source {
         &self.source
     }
@@ -134,8 +134,8 @@ impl Source {
 
 /// `Σ ω log(1 + λ tanh θ)` and its derivative in `θ`.
 ///
-/// With `e = exp(−2|θ|)` and `μ = λ sign θ`, `1 + λ tanh θ = ((1 + μ) + (1 − μ) e) / (1 + e)`: sums of
-/// positive numbers, so nothing is lost where `1 + ρλ` comes close to 0.
+/// With `e = exp(−2|θ|)` and `μ = λ sign θ`, `1 + λ tanh θ = ((1 + μ) + (1 − μ) e) / (1 + e)`: sums
+/// of positive numbers, so nothing is lost where `1 + ρλ` comes close to 0.
 fn weighted_sum(theta: f64, spectrum: impl Iterator<Item = (f64, f64)>) -> (f64, f64) {
     let (e, sign) = ((-2.0 * theta.abs()).exp(), 1.0_f64.copysign(theta));
     let (mut value, mut derivative, mut total) = (0.0, 0.0, 0.0);

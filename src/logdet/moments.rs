@@ -1,7 +1,7 @@
 //! Exact traces of low powers of `Ã`, by walking from every node a few hops.
 //!
-//! `h` hops from every node give the traces up to `tr Ã^2h` ([`Walks`]). On meshes that is cheap for
-//! several hops; on graphs with hubs the second hop may reach everything, so the work decides.
+//! `h` hops from every node give the traces up to `tr Ã^2h` ([`Walks`]). On meshes that is cheap
+//! for several hops; on graphs with hubs the second hop may reach everything, so the work decides.
 
 use super::walks::{Groups, Walks};
 use crate::comm::World;
@@ -17,8 +17,8 @@ const SLACK: f64 = 4.0;
 const TASK: usize = 64;
 
 /// `tr Ãᵏ` for `k = 0..=2h` with `1 <= h <= hops`: as many hops as cross no more than `budget`
-/// edges for every entry of the matrix, each walk counted by itself and through the whole graph. To be called by
-/// all ranks.
+/// edges for every entry of the matrix, counted as if each node walked by itself through the whole
+/// graph. To be called by all ranks.
 pub(super) fn traces(world: &World, part: &Part, hops: usize, budget: f64) -> Vec<f64> {
     let (mut hop, mut spent, mut before) = (1, 1.0, 1.0);
     // Hops of growing depth from a few nodes, the same ones on any number of ranks.
@@ -28,9 +28,9 @@ pub(super) fn traces(world: &World, part: &Part, hops: usize, budget: f64) -> Ve
     world.sum(&mut sums);
     let [entries, second] = sums;
     let (per_entry, mut expected) = (f64::from(stride) / entries, second / entries);
-    let mut surroundings = None;
+    let mut collected = None;
     while hop < hops && spent + expected / SLACK <= budget {
-        let overlap = match surroundings.take() {
+        let overlap = match collected.take() {
             Some(whole) if world.size() == 1 => whole,
             _ => Overlap::collect(world, part, hop, 0),
         };
@@ -39,7 +39,7 @@ pub(super) fn traces(world: &World, part: &Part, hops: usize, budget: f64) -> Ve
             (0..part.owned as u32).filter(|&i| part.ids[i as usize].is_multiple_of(stride));
         let mut work = [starts.map(|i| ball.edges(i, hop) as f64).sum::<f64>()];
         world.sum(&mut work);
-        surroundings = Some(overlap);
+        collected = Some(overlap);
         let found = work[0] * per_entry;
         if spent + found > budget {
             break;
@@ -49,7 +49,7 @@ pub(super) fn traces(world: &World, part: &Part, hops: usize, budget: f64) -> Ve
         expected = found * found / before;
         before = found;
     }
-    let mut traces = match &surroundings {
+    let mut traces = match &collected {
         Some(overlap) if hop > 1 => sums_of_walks(overlap, hop),
         _ => vec![0.0, 0.0, sum_of_squares(part)],
     };
@@ -93,7 +93,7 @@ fn sums_of_walks(overlap: &Overlap, hops: usize) -> Vec<f64> {
     traces
 }
 
-/// What lies within some hops of a row.
+/// The rows within some hops of a row.
 struct Ball<'a> {
     graph: Lists<'a>,
     rows: Vec<u32>,

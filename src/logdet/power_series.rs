@@ -29,7 +29,7 @@ pub struct Traces {
     terms: usize,
     /// `uᵀ Ãᵏ u`, `K` of each probe, probe by probe.
     by_probe: Vec<f64>,
-    /// Their means, except for `tr Ã = 0` and `tr Ã²`, which are known exactly.
+    /// Means over probes, except for `tr Ã = 0` and `tr Ã²`, which are known exactly.
     mean: Vec<f64>,
 }
 

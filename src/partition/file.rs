@@ -9,7 +9,7 @@ use crate::error::{Error, Result, WithPath};
 use crate::progress::Progress;
 use crate::storage::{self, ArrayHasher};
 use std::path::{Path, PathBuf};
-use std::rc::Rc;
+use std::sync::Arc;
 
 const FORMAT: &str = "dgmrf-partition";
 const VERSION: u32 = 1;
@@ -160,7 +160,7 @@ impl Part {
             indptr: storage::read_array(&group, "indptr", path)?.into(),
             indices: storage::read_array(&group, "indices", path)?.into(),
             weights: weights.map(Into::into),
-            halo: Rc::new(HaloPlan { neighbours }),
+            halo: Arc::new(HaloPlan { neighbours }),
             order: order.ok_or_else(damaged)?,
         };
         part.check().map_err(|e| Error::file(path, e.to_string()))?;
@@ -195,7 +195,7 @@ pub fn load_or_make(
 pub struct Loaded {
     /// The part of this rank.
     pub part: Part,
-    /// Its file.
+    /// The file that holds it.
     pub path: PathBuf,
     /// Whether the file was made just now.
     pub made: bool,

@@ -1,5 +1,5 @@
-//! Edges as lists of neighbours: those of a [`Part`](super::Part), which a [`Overlap`](super::Overlap) shares with it,
-//! and those it has collected from other ranks.
+//! Edges as lists of neighbours: an [`Overlap`](super::Overlap) shares the edges of owned rows with
+//! its [`Part`](super::Part) and holds the edges that it has collected from other ranks.
 
 use std::sync::Arc;
 
@@ -12,7 +12,7 @@ pub(super) struct Entries {
     pub weights: Option<Arc<Vec<f64>>>,
 }
 
-/// Edges of all complete rows, near at hand: for loops that ask for many rows.
+/// Borrowed edges of all complete rows: for loops that ask for many rows.
 #[derive(Clone, Copy)]
 pub struct Lists<'a> {
     pub(super) owned: usize,
@@ -20,7 +20,7 @@ pub struct Lists<'a> {
     pub(super) beyond: List<'a>,
 }
 
-/// The same of some rows.
+/// Borrowed edges of some rows.
 #[derive(Clone, Copy)]
 pub(super) struct List<'a> {
     indptr: &'a [u64],

@@ -1,27 +1,29 @@
 //! A graph divided among ranks: who owns which node, in which order, and who needs what of whom.
 //!
 //! Here: dividing with METIS ([`divide`]), the order of rows inside a part ([`order`]), the
-//! [`Part`] a rank works on, and the partition file of which a rank reads only its own part
+//! [`Part`] a rank works on, the partition file of which a rank reads only its own part
 //! ([`write`], [`Part::read`], [`load_or_make`]), and the graph further around a part than its halo
-//! ([`Overlap`]). One part is the same path as a thousand.
+//! ([`Overlap`]) with the exchange of values there ([`OverlapExchange`]). One part is the same path
+//! as a thousand.
 
 mod file;
 mod lists;
 mod metis;
 pub mod order;
 mod overlap;
+mod overlap_exchange;
 
 pub use file::{Loaded, default_path, load_or_make, write};
 pub use lists::Lists;
 pub use metis::{Balance, Options, divide};
 pub use overlap::Overlap;
+pub use overlap_exchange::OverlapExchange;
 
 use crate::comm::halo::{HaloPlan, Neighbour};
 use crate::error::{Error, Result};
 use crate::graph::Graph;
 use rayon::prelude::*;
 use std::ops::Range;
-use std::rc::Rc;
 use std::sync::Arc;
 
 /// What one rank holds: its rows of the graph and the plan of its halo.
@@ -50,14 +52,15 @@ pub struct Part {
     pub degree: Vec<f64>,
     /// Number of neighbours in the whole graph of every local row, halo included.
     pub neighbour_count: Vec<u32>,
-    /// Row pointers of the owned rows. (Shared, as the next two: a [`Overlap`] has no copy of its own.)
+    /// Row pointers of the owned rows. (Pointers, columns and weights are shared, so that an
+    /// [`Overlap`] needs no copy of them.)
     pub indptr: Arc<Vec<u64>>,
     /// Local column of every entry.
     pub indices: Arc<Vec<u32>>,
     /// Weight of every entry, if the graph has weights.
     pub weights: Option<Arc<Vec<f64>>>,
-    /// Who sends which rows to whom.
-    pub halo: Rc<HaloPlan>,
+    /// Which rows pass between this part and its neighbours.
+    pub halo: Arc<HaloPlan>,
     /// How the rows are ordered.
     pub order: order::Order,
 }
@@ -78,7 +81,7 @@ impl Part {
         self.indices.len()
     }
 
-    /// The same part of the graph without its weights (`model.weighted = false`).
+    /// This part of the graph without the weights of its edges (`model.weighted = false`).
     pub fn without_weights(mut self) -> Self {
         self.weights = None;
         self.degree = self.neighbour_count.iter().map(|&count| f64::from(count)).collect();
@@ -279,7 +282,7 @@ impl<'g> Partition<'g> {
             indptr: indptr.into(),
             indices: indices.into(),
             weights: weights.map(Arc::new),
-            halo: Rc::new(HaloPlan { neighbours }),
+            halo: Arc::new(HaloPlan { neighbours }),
             order: self.order,
         }
     }

@@ -13,7 +13,7 @@ pub enum Order {
 }
 
 impl Order {
-    /// Its name in files and tables.
+    /// The name of the order in files and tables.
     pub fn name(self) -> &'static str {
         match self {
             Order::Locality => "locality",

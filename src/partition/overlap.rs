@@ -7,7 +7,9 @@
 use super::Part;
 use super::lists::{Collected, Entries, Lists};
 use crate::comm::World;
+use crate::comm::halo::{HaloPlan, Neighbour};
 use std::collections::HashMap;
+use std::sync::Arc;
 
 /// Owned rows, then rings 1, 2, ... of other ranks' nodes, nearest first.
 pub struct Overlap {
@@ -27,10 +29,10 @@ pub struct Overlap {
     /// This rank, and the ranks of the rows after the owned ones.
     rank: u32,
     owners: Vec<u32>,
-    /// For each rank: its owned rows that this rank asks for, as rows here, and the rows here that
-    /// the other asks for.
-    asked: Vec<Vec<u32>>,
-    serves: Vec<Vec<u32>>,
+    /// What passes between ranks when values of the rings are fetched, and where each row that is
+    /// received stands among the rows after the owned ones.
+    pub(super) plan: Arc<HaloPlan>,
+    pub(super) places: Arc<Vec<u32>>,
 }
 
 /// A row of another rank: who owns it, and its number there.
@@ -49,13 +51,15 @@ struct Builder<'a> {
 
 impl Overlap {
     /// The part with `depth` complete rings around it; values are wanted for the first
-    /// `fetched` of them ([`Overlap::fetch`]). All ranks call it.
+    /// `fetched` of them ([`OverlapExchange`](super::OverlapExchange)). All ranks call it: each
+    /// ring is collected by messages between all ranks, in time and memory that grow with their
+    /// number. Exchanges of values pass between neighbours only.
     pub fn collect(world: &World, part: &Part, depth: usize, fetched: usize) -> Self {
         Self::collect_within(world, part, depth, fetched, usize::MAX).expect("no limit")
     }
 
-    /// The same, or nothing on all ranks where one of them would hold more rows than its `limit`:
-    /// on graphs with hubs, a few hops may be the whole graph.
+    /// What [`Overlap::collect`] gives, or nothing on all ranks where one of them would hold more
+    /// rows than its `limit`: on graphs with hubs, a few hops may be the whole graph.
     pub fn collect_within(
         world: &World,
         part: &Part,
@@ -125,8 +129,8 @@ impl Overlap {
             degree: Vec::with_capacity(part.nodes),
             own: Entries::default(),
             beyond: Entries::default(),
-            asked: Vec::new(),
-            serves: Vec::new(),
+            plan: Arc::default(),
+            places: Arc::default(),
         };
         let mut rows = Collected::default();
         for (rank, at, edge, count) in places {
@@ -156,42 +160,6 @@ impl Overlap {
     pub fn is_of_later_rank(&self, row: usize) -> bool {
         self.owners[row - self.owned] > self.rank
     }
-
-    /// Rows of the rings that values are wanted for, given the owned rows `[owned, columns]`.
-    pub fn fetch(&self, world: &World, values: &[f64], columns: usize) -> Vec<f64> {
-        assert_eq!(values.len(), self.owned * columns, "one row of values per owned row");
-        let rows = |list: &Vec<u32>| {
-            list.iter().flat_map(|&i| &values[i as usize * columns..][..columns]).copied().collect()
-        };
-        let received = world.all_to_all::<f64>(self.serves.iter().map(rows).collect());
-        let rows: usize = self.asked.iter().map(Vec::len).sum();
-        let mut out = vec![0.0; rows * columns];
-        for (places, values) in self.asked.iter().zip(received) {
-            for (&row, value) in places.iter().zip(values.chunks_exact(columns)) {
-                out[(row as usize - self.owned) * columns..][..columns].copy_from_slice(value);
-            }
-        }
-        out
-    }
-}
-
-impl Overlap {
-    /// The way back: `ghosts` are values for the rows that [`Overlap::fetch`] gave, and are added to
-    /// the owned rows of those who own them, rank by rank.
-    pub fn add_back(&self, world: &World, ghosts: &[f64], columns: usize, values: &mut [f64]) {
-        assert_eq!(values.len(), self.owned * columns, "one row of values per owned row");
-        let rows = |list: &Vec<u32>| {
-            let row = |&k: &u32| &ghosts[(k as usize - self.owned) * columns..][..columns];
-            list.iter().flat_map(row).copied().collect()
-        };
-        let received = world.all_to_all::<f64>(self.asked.iter().map(rows).collect());
-        for (places, more) in self.serves.iter().zip(received) {
-            for (&row, more) in places.iter().zip(more.chunks_exact(columns)) {
-                let row = &mut values[row as usize * columns..][..columns];
-                row.iter_mut().zip(more).for_each(|(v, m)| *v += m);
-            }
-        }
-    }
 }
 
 impl<'a> Builder<'a> {
@@ -210,8 +178,8 @@ impl<'a> Builder<'a> {
                 weights: part.weights.clone(),
             },
             beyond: Entries::default(),
-            asked: Vec::new(),
-            serves: Vec::new(),
+            plan: Arc::default(),
+            places: Arc::default(),
         };
         let beyond = Collected::default();
         Builder { part, homes: Vec::new(), rows: HashMap::new(), beyond, overlap }
@@ -272,9 +240,10 @@ impl<'a> Builder<'a> {
                 name.push(range.len() as u32);
                 for k in range {
                     let j = part.indices[k] as usize;
-                    let home = match j < part.owned {
-                        true => (part.rank as u32, j as u32),
-                        false => halo_homes[j - part.owned],
+                    let home = if j < part.owned {
+                        (part.rank as u32, j as u32)
+                    } else {
+                        halo_homes[j - part.owned]
                     };
                     name.extend([home.0, home.1, part.ids[j]]);
                     number.extend([part.degree[j], part.weights.as_ref().map_or(1.0, |w| w[k])]);
@@ -310,13 +279,22 @@ impl<'a> Builder<'a> {
         overlap.beyond = self.beyond.into();
         overlap.owners = self.homes.iter().map(|home| home.0).collect();
         let mut wanted = vec![Vec::new(); world.size()];
-        overlap.asked = vec![Vec::new(); world.size()];
+        let mut asked = vec![Vec::new(); world.size()];
         for row in overlap.owned..overlap.rings[fetched] {
             let (rank, number) = self.homes[row - overlap.owned];
             wanted[rank as usize].push(number);
-            overlap.asked[rank as usize].push(row as u32);
+            asked[rank as usize].push((row - overlap.owned) as u32);
         }
-        overlap.serves = world.all_to_all(wanted);
+        let (mut places, mut neighbours) = (Vec::new(), Vec::new());
+        for (rank, (send, asked)) in world.all_to_all(wanted).into_iter().zip(asked).enumerate() {
+            if send.is_empty() && asked.is_empty() {
+                continue;
+            }
+            let start = places.len();
+            places.extend(asked);
+            neighbours.push(Neighbour { rank, send, receive: start..places.len() });
+        }
+        (overlap.plan, overlap.places) = (Arc::new(HaloPlan { neighbours }), Arc::new(places));
         overlap
     }
 }

@@ -10,7 +10,7 @@ use crate::likelihood::{Gaussian, Observations};
 use crate::memory;
 use crate::model::layer::LogScale;
 use crate::model::{Model, columns};
-use crate::partition::Overlap;
+use crate::partition::{Overlap, OverlapExchange};
 use crate::progress::Progress;
 use crate::solver::{Refusal, cg};
 
@@ -117,7 +117,7 @@ pub fn infer<E: Rowwise>(
     let mut precision = Precision::new(engine, problem.model.layers.len(), &problem.data.observed);
     precision.prepare(engine, problem.model, problem.noise.curvature());
 
-    let conditionals = match options.variance {
+    let mut conditionals = match options.variance {
         Variance::Rbmc => conditionals(engine, &precision),
         _ => None,
     };
@@ -145,6 +145,7 @@ pub fn infer<E: Rowwise>(
     };
     let mut progress = world.is_root().then(|| Progress::new("posterior", total as u64));
     let mut drawn = 0;
+    let mut ghosts = Vec::new(); // right-hand sides of the rings
     while drawn < samples || estimate.mean.is_empty() {
         let first = estimate.mean.is_empty();
         let ahead = if first { fixed } else { 0 };
@@ -158,10 +159,11 @@ pub fn infer<E: Rowwise>(
             estimate.coefficients = solver.coefficients();
         }
         let (u, b) = (without(&u, width, ahead), without(&b, width, ahead));
-        match &conditionals {
+        match &mut conditionals {
             _ if here == 0 => {}
-            Some((overlap, conditionals)) => {
-                let ghosts = overlap.fetch(&world, &b, here);
+            Some((exchange, conditionals)) => {
+                ghosts.resize(exchange.ghosts() * here, 0.0);
+                exchange.fetch(&b, here, &mut ghosts);
                 conditionals.add_squares(&u, &b, &ghosts, here, &mut sums);
             }
             None => {
@@ -229,7 +231,7 @@ fn check_scales<E: Engine>(engine: &E, model: &Model) -> Result<()> {
 fn conditionals<E: Engine>(
     engine: &E,
     precision: &Precision<E>,
-) -> Option<(Overlap, Conditionals)> {
+) -> Option<(OverlapExchange, Conditionals)> {
     let (world, layers) = (engine.world(), precision.coefficients());
     let depth = conditional::RADIUS + layers.len() - 1;
     let overlap = Overlap::collect(world, engine.part(), depth, conditional::RADIUS);
@@ -239,7 +241,7 @@ fn conditionals<E: Engine>(
     let columns = columns.ok().filter(|_| !missing)?;
     let weight = precision.weight_within(engine, &overlap);
     let conditionals = Conditionals::new(&overlap, &columns, &weight);
-    Some((overlap, conditionals))
+    Some((OverlapExchange::new(world, &overlap), conditionals))
 }
 
 /// Columns `skip..` of row-major values.

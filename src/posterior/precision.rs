@@ -5,7 +5,7 @@ use crate::likelihood::Curvature;
 use crate::linalg::SparseColumns;
 use crate::model::columns::{Layers, Walk};
 use crate::model::{Model, Stack};
-use crate::partition::Overlap;
+use crate::partition::{Overlap, OverlapExchange};
 use crate::solver::Operator;
 use crate::solver::schwarz::{Assemble, Assembly};
 
@@ -145,7 +145,10 @@ impl<E: Engine> Precision<E> {
     /// ranks call it.
     pub(super) fn weight_within(&self, engine: &E, overlap: &Overlap) -> Vec<f64> {
         let mut weight: Vec<f64> = self.weight().collect();
-        weight.extend(overlap.fetch(engine.world(), &weight, 1));
+        let mut exchange = OverlapExchange::new(engine.world(), overlap);
+        let mut ghosts = vec![0.0; exchange.ghosts()];
+        exchange.fetch(&weight, 1, &mut ghosts);
+        weight.append(&mut ghosts);
         weight
     }
 }

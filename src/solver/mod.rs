@@ -1,9 +1,10 @@
 //! Solvers of linear systems on the nodes of a graph, for many right-hand sides at once.
 //!
 //! Here: conjugate gradients ([`cg`]) for anything that can be multiplied with a block
-//! ([`Operator`]), what preconditions them ([`Precondition`], [`Diagonal`]) and a strong preconditioner
-//! for matrices that can be assembled block by block ([`schwarz`]). Distributed, on any engine.
-//! Not here: which systems are worth solving. This room knows neither models nor statistics.
+//! ([`Operator`]), what preconditions them ([`Precondition`], [`Diagonal`]) and a strong
+//! preconditioner for matrices that can be assembled block by block ([`schwarz`]). Distributed, on
+//! any engine. Not here: which systems are worth solving. This room knows neither models nor
+//! statistics.
 //!
 //! # Example
 //!

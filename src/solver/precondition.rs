@@ -7,8 +7,8 @@ pub trait Precondition<E: Engine> {
     /// `z = M⁻¹ r`. All ranks call it together.
     fn apply(&mut self, engine: &mut E, r: &mut E::Block, z: &mut E::Block);
 
-    /// The diagonal of `M⁻¹`, where that is all of it: conjugate gradients then apply it in the passes
-    /// that they make anyway, and need two blocks less.
+    /// The diagonal of `M⁻¹`, where `M⁻¹` is diagonal: conjugate gradients then apply it in the
+    /// passes that they make anyway, and need two blocks less.
     fn diagonal(&self) -> Option<&E::Rows> {
         None
     }

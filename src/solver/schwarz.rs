@@ -7,9 +7,9 @@
 //! with `R_k` the restriction to block `k`. The blocks are METIS parts of each rank's rows, grown a
 //! few hops into their overlap (also into rows of other ranks), and every row is in one of them at
 //! least, so `M` is positive definite. Where a matrix is far from its diagonal (the precision of a
-//! field where nothing is observed), what happens at a node depends on the nodes within the reach of
-//! the field only, and that is a matter of hops: blocks that overlap by as much leave little to be
-//! done.
+//! field where nothing is observed), what happens at a node depends on the nodes within the reach
+//! of the field only, and that is a matter of hops: blocks that overlap by as much leave little to
+//! be done.
 //!
 //! One block at a time is assembled, factorised, and its factor stored in single precision
 //! ([`Panels`]): a rank never holds more of the matrix than the blocks that its threads work on. A
@@ -25,12 +25,12 @@ use crate::field::Engine;
 use crate::graph::Graph;
 use crate::linalg::{Gram, Panels, Pattern, Scratch, SparseColumns, Store};
 use crate::memory;
-use crate::partition::{self, Balance, Overlap, Part};
+use crate::partition::{self, Balance, Overlap, OverlapExchange, Part};
 use rayon::prelude::*;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
-/// A matrix `BᵀB + diag(w)`, `w >= 0`, on the nodes of a graph that can be assembled block by block:
-/// column `i` of the sparse `B` has entries within some hops of node `i` only.
+/// A matrix `BᵀB + diag(w)`, `w >= 0`, on the nodes of a graph that can be assembled block by
+/// block: column `i` of the sparse `B` has entries within some hops of node `i` only.
 pub trait Assemble<E: Engine> {
     /// The matrix on the rows of an overlap.
     type Assembly<'a>: Assembly
@@ -51,7 +51,7 @@ pub trait Assembly: Sync {
     where
         Self: 'w;
 
-    /// A thread's own.
+    /// The state for one thread.
     fn walk(&self) -> Self::Walk<'_>;
 
     /// Columns of `B` for some rows; nothing if they have more than `limit` entries.
@@ -71,8 +71,8 @@ pub trait Assembly: Sync {
 pub struct Options {
     /// Nodes of a block before it grows.
     pub nodes: usize,
-    /// Hops that it grows; when absent, 6 where `B` reaches one hop and 2 more for each further one, up to
-    /// 10.
+    /// Hops that it grows; when absent, 6 where `B` reaches one hop and 2 more for each further
+    /// one, up to 10.
     pub overlap: Option<usize>,
     /// Entries at most: of `B` for one block, and of all factors of a rank together, where those in
     /// double precision count twice.
@@ -89,7 +89,7 @@ impl Default for Options {
 /// Why there are no blocks for a graph, a matrix and this machine.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum Refusal {
-    /// Blocks would grow to much of the graph.
+    /// Blocks would grow to cover much of the graph.
     #[error("a few hops reach too much of the graph")]
     Hops,
     /// The rows of a rank have no parts.
@@ -112,6 +112,9 @@ pub struct Schwarz {
     blocks: Vec<Block>,
     /// Entries of `B` at most, for one block.
     limit: usize,
+    exchange: OverlapExchange,
+    /// Values of the rings: those that the blocks take, then those that they give.
+    outer: Vec<f64>,
     /// Room to solve in, one for each task.
     scratch: Vec<Scratch>,
 }
@@ -166,7 +169,8 @@ impl Schwarz {
         }
         let blocks = made.into_iter().collect::<Result<_, _>>()?;
         drop(assembly);
-        Ok(Schwarz { overlap, blocks, limit, scratch: Vec::new() })
+        let exchange = OverlapExchange::new(world, &overlap);
+        Ok(Schwarz { overlap, blocks, limit, exchange, outer: Vec::new(), scratch: Vec::new() })
     }
 
     /// Room for blocks of so many columns.
@@ -174,6 +178,7 @@ impl Schwarz {
         for block in &mut self.blocks {
             block.x.resize(block.members.len() * columns, 0.0);
         }
+        self.outer.resize(self.exchange.ghosts() * columns, 0.0);
         self.scratch.resize_with(rayon::current_num_threads(), Scratch::default);
     }
 }
@@ -183,7 +188,7 @@ impl Schwarz {
 const WORK: usize = 20_000_000_000;
 
 /// Makes factors of blocks, as long as they stay within limits. All threads count together; sums of
-/// counts do not depend on who comes first, so neither does a refusal.
+/// counts do not depend on which thread comes first, so neither does a refusal.
 struct Maker<'a, A> {
     assembly: &'a A,
     /// Nodes of the whole graph.
@@ -214,7 +219,8 @@ impl<'a, A: Assembly> Maker<'a, A> {
         if exceeds(&self.work, gram.work(), WORK) {
             return Err(Refusal::Entries);
         }
-        // Only now: a matrix that reaches too far is refused for that, whatever memory is left.
+        // After the work is known: a matrix that reaches too far is refused for its reach, whatever
+        // memory is left.
         if exceeds(&self.entries, 0, room) {
             return Err(Refusal::Memory);
         }
@@ -223,10 +229,8 @@ impl<'a, A: Assembly> Maker<'a, A> {
         let matrix = gram.lower(&weight);
         drop(gram);
         let pattern = Pattern::to_solve(&matrix).map_err(|_| Refusal::Memory)?;
-        let (store, size) = match members.len() == self.nodes {
-            true => (Store::Double, 2),
-            false => (Store::Single, 1),
-        };
+        let (store, size) =
+            if members.len() == self.nodes { (Store::Double, 2) } else { (Store::Single, 1) };
         if exceeds(&self.entries, size * Panels::entries(&pattern), room) {
             return Err(Refusal::Memory);
         }
@@ -239,11 +243,12 @@ impl<E: Engine> Precondition<E> for Schwarz {
     fn apply(&mut self, engine: &mut E, r: &mut E::Block, z: &mut E::Block) {
         let columns = engine.columns(r);
         self.fit(columns);
-        let (world, owned) = (engine.world().clone(), self.overlap.owned);
+        let owned = self.overlap.owned;
         let mut inner = engine.download(r);
-        let mut outer = self.overlap.fetch(&world, &inner, columns);
-        let share = self.blocks.len().div_ceil(self.scratch.len());
-        let tasks = self.blocks.par_chunks_mut(share).zip(&mut self.scratch);
+        let Schwarz { exchange, blocks, outer, scratch, .. } = self;
+        exchange.fetch(&inner, columns, outer);
+        let share = blocks.len().div_ceil(scratch.len());
+        let tasks = blocks.par_chunks_mut(share).zip(scratch);
         tasks.for_each(|(blocks, scratch)| {
             for block in blocks {
                 for (&j, x) in block.members.iter().zip(block.x.chunks_exact_mut(columns)) {
@@ -258,7 +263,7 @@ impl<E: Engine> Precondition<E> for Schwarz {
         // Block after block: sums have one order, however many threads there are.
         inner.fill(0.0);
         outer.fill(0.0);
-        for block in &self.blocks {
+        for block in blocks {
             for (&j, x) in block.members.iter().zip(block.x.chunks_exact(columns)) {
                 let to = match (j as usize).checked_sub(owned) {
                     None => &mut inner[j as usize * columns..][..columns],
@@ -267,13 +272,13 @@ impl<E: Engine> Precondition<E> for Schwarz {
                 to.iter_mut().zip(x).for_each(|(to, x)| *to += x);
             }
         }
-        self.overlap.add_back(&world, &outer, columns, &mut inner);
+        exchange.add_back(outer, columns, &mut inner);
         engine.upload(&inner, z);
     }
 }
 
 impl Schwarz {
-    /// Follows the matrix to other entries: new factors of the same blocks. All ranks call it.
+    /// Makes new factors of all blocks for a matrix whose entries have changed. All ranks call it.
     pub fn follow<E: Engine, A: Assemble<E>>(&mut self, engine: &E, matrix: &A) {
         let assembly = matrix.assembly(engine, &self.overlap);
         let limits = [self.limit, usize::MAX]; // the new factors take the place of the old ones
@@ -291,7 +296,7 @@ impl Schwarz {
     }
 }
 
-/// What was made, if it was on all ranks.
+/// What was made, if all ranks have made theirs.
 fn together<T>(world: &World, made: Option<T>, why: Refusal) -> Result<T, Refusal> {
     let missing = world.any(made.is_none());
     made.filter(|_| !missing).ok_or(why)

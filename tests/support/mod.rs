@@ -1,6 +1,7 @@
 //! What several tests need: running a test body on MPI ranks, dense references, small graphs.
 #![allow(dead_code)] // each test binary uses its own selection
 
+pub mod counting;
 pub mod dense;
 pub mod graphs;
 

@@ -21,9 +21,9 @@ use workspace::Column;
 pub struct Options {
     /// Residual relative to the right-hand side, both in the norm `⟨r, M⁻¹ r⟩^½`.
     pub tolerance: f64,
-    /// Bound on the error `‖x − x_k‖_A`. Where `A` is the precision of a Gaussian it bounds every node
-    /// in units of its own standard deviation: `|x − x_k|_i <= sd_i ‖x − x_k‖_A`. Estimated from the
-    /// coefficients of the steps; infinite switches it off.
+    /// Bound on the error `‖x − x_k‖_A`. Where `A` is the precision of a Gaussian it bounds every
+    /// node in units of its own standard deviation: `|x − x_k|_i <= sd_i ‖x − x_k‖_A`. Estimated
+    /// from the coefficients of the steps; infinite switches it off.
     pub error: f64,
     /// More iterations than this are an error.
     pub max_iterations: usize,
@@ -47,7 +47,7 @@ impl Default for Options {
     }
 }
 
-/// How it ended.
+/// How a solution was reached.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct Info {
     /// Iterations of the slowest column.
@@ -56,7 +56,7 @@ pub struct Info {
     pub products: usize,
     /// Products of single columns: what the dropping of finished columns saves.
     pub column_products: usize,
-    /// Each column.
+    /// How each column ended.
     pub columns: Vec<ColumnInfo>,
 }
 
@@ -71,16 +71,17 @@ pub struct ColumnInfo {
     pub error: Option<f64>,
 }
 
-/// Below this share of the last one, the predicted `γ` is mostly rounding, and no reason to stop.
+/// Below this share of the `γ` before it, a predicted `γ` is mostly rounding, and no reason to
+/// stop.
 const TRUSTED: f64 = 1e-10;
-/// Below this share of that of the right-hand side, `γ` is rounding and may even be negative: the
+/// Below this share of the `γ` of the right-hand side, `γ` is rounding and may be negative: the
 /// relative residual is below `1e-14`.
 const NOTHING: f64 = 1e-28;
 /// Iterations between evaluations of the bound of the error, where iterations are cheap.
 const BOUND_EVERY: usize = 4;
 
-/// Solves `A x = b` for every column of `b`, with the preconditioner `m`. All ranks call it and come to
-/// the same end. The workspace grows to what is needed and serves the next call.
+/// Solves `A x = b` for every column of `b`, with the preconditioner `m`. All ranks call it and
+/// come to the same end. The workspace grows to what is needed and serves the next call.
 pub fn solve<E: Engine>(
     engine: &mut E,
     a: &mut impl Operator<E>,
@@ -112,15 +113,16 @@ pub fn solve<E: Engine>(
     Ok(info)
 }
 
-/// Whether columns are new, or those of the last run: then their references are known, and there may
-/// be nothing to do.
+/// Whether columns are new or come from the last run: in the latter case the norms of their
+/// right-hand sides are known, and there may be nothing to do.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Attempt {
     First,
     Check,
 }
 
-/// One run of the method: start, then product, judgement and step in turn until all columns are done.
+/// One run of the method: start, then product, judgement and step in turn until all columns are
+/// done.
 struct Solve<'a, E: Engine, A, M> {
     a: &'a mut A,
     m: &'a mut M,
@@ -133,7 +135,8 @@ struct Solve<'a, E: Engine, A, M> {
     diagonal: bool,
     info: Info,
     at_work: Vec<Column>,
-    /// The smallest eigenvalue of `M⁻¹A` known so far: of the matrix alone, so all columns add to it.
+    /// The smallest eigenvalue of `M⁻¹A` known so far. It belongs to the matrix alone, so all
+    /// columns help to find it.
     smallest: f64,
     /// Whether solutions are still in the caller's block.
     in_place: bool,
@@ -217,7 +220,7 @@ impl<'a, E: Engine, A: Operator<E>, M: Precondition<E>> Solve<'a, E, A, M> {
         }
     }
 
-    /// Whether the residuals of the start are within the tolerance already; tells them.
+    /// Whether the residuals of the start are within the tolerance already; notes them in `info`.
     fn residuals_are_small(&mut self, engine: &E) -> bool {
         let (columns, work) = (self.at_work.len(), &mut *self.work);
         let z = if self.diagonal { &work.p } else { &work.z };
@@ -237,7 +240,8 @@ impl<'a, E: Engine, A: Operator<E>, M: Precondition<E>> Solve<'a, E, A, M> {
         iteration == 1 && self.options.warm_start && self.attempt == Attempt::First
     }
 
-    /// `s = A p`, and all sums of the iteration in one reduction: `⟨p, s⟩`, `⟨s, M⁻¹s⟩`, `⟨r, M⁻¹r⟩`.
+    /// `s = A p`, and all sums of the iteration in one reduction: `⟨p, s⟩`, `⟨s, M⁻¹s⟩`,
+    /// `⟨r, M⁻¹r⟩`.
     fn multiply(&mut self, engine: &mut E, iteration: usize) {
         let width = self.at_work.len();
         let sums = if self.with_norms(iteration) { 4 * width } else { 3 * width };
@@ -256,7 +260,7 @@ impl<'a, E: Engine, A: Operator<E>, M: Precondition<E>> Solve<'a, E, A, M> {
         engine.world().sum(&mut work.dots[..sums]);
     }
 
-    /// From the sums: which columns are done, and `α` and `β` of the others.
+    /// Follows from the sums: which columns are done, and `α` and `β` of the others.
     fn judge(&mut self, iteration: usize) -> Result<(), CgError> {
         let (width, first) = (self.at_work.len(), iteration == 1);
         let with_norms = self.with_norms(iteration);

@@ -59,9 +59,9 @@ impl<E: Engine> Workspace<E> {
         self.steps.iter_mut().for_each(Steps::clear);
     }
 
-    /// `e₁ᵀ f(T) e₁` for the Lanczos matrix `T` of column `k` of the last solve: with the start vector
-    /// `z = M^-½ r₀`, `zᵀ f(M^-½ A M^-½) z = ‖z‖² e₁ᵀ f(T) e₁`, exact for polynomials up to twice the
-    /// number of steps.
+    /// `e₁ᵀ f(T) e₁` for the Lanczos matrix `T` of column `k` of the last solve: with the start
+    /// vector `z = M^-½ r₀`, `zᵀ f(M^-½ A M^-½) z = ‖z‖² e₁ᵀ f(T) e₁`, exact for polynomials up to
+    /// twice the number of steps.
     pub fn quadrature(&self, k: usize, f: impl Fn(f64) -> f64) -> f64 {
         self.steps[k].quadrature(f)
     }
