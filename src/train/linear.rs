@@ -1,18 +1,19 @@
 //! The linear model in the features under variational training: `y = x + F c + ε` with
 //! `q(c) = N(m, diag(s²))`, fitted together with everything else.
 //!
-//! What `c` adds to the ELBO is known in closed form: data are compared with `y − F m`, the variance of
-//! `F c` adds `Σ_k s_k² Σ_i m_i F_ik²` to the misfit, and prior and entropy are those of Gaussians.
+//! What `c` adds to the ELBO is known in closed form: data are compared with `y − F m`, the
+//! variance of `F c` adds `Σ_k s_k² Σ_i m_i F_ik²` to the misfit, and prior and entropy are those
+//! of Gaussians.
 
 use crate::error::{Error, Result};
-use crate::field::rowwise::Rowwise;
+use crate::field::Engine;
 use crate::likelihood::{Observations, ObservedFields};
 use crate::posterior::Features;
 use faer::linalg::solvers::Solve;
 use faer::{Mat, Side};
 
 /// Features on an engine, and `q(c)`.
-pub(super) struct Linear<E: Rowwise> {
+pub(super) struct Linear<E: Engine> {
     f: E::Block,
     prior_precision: f64,
     mean: Vec<f64>,
@@ -21,10 +22,10 @@ pub(super) struct Linear<E: Rowwise> {
     squares: Vec<f64>,
     /// The data less the linear model.
     residual: ObservedFields<E::Block>,
-    room: [E::Block; 2],
+    scratch: [E::Block; 2],
 }
 
-impl<E: Rowwise> Linear<E> {
+impl<E: Engine> Linear<E> {
     /// Begins at the least-squares fit of the observed data.
     pub fn new(engine: &E, features: &Features, data: &Observations<E>) -> Result<Self> {
         let count = features.count;
@@ -59,7 +60,7 @@ impl<E: Rowwise> Linear<E> {
             log_std: squares.iter().map(|s| -0.5 * (1.0 + s).ln()).collect(),
             squares,
             residual: ObservedFields { mask: block(), y: block() },
-            room: [block(), block()],
+            scratch: [block(), block()],
         };
         engine.copy_columns(&data.fields.mask, &mut linear.residual.mask, &[(0, 0)]);
         linear.residual_data(engine, &data.fields);
@@ -94,14 +95,14 @@ impl<E: Rowwise> Linear<E> {
         nu: &E::Block,
         sums: &mut [f64],
     ) {
-        let [difference, masked] = &mut self.room;
+        let [difference, masked] = &mut self.scratch;
         engine.combine(&[1.0], nu, &[-1.0], &self.residual.y, &[0.0], difference);
-        engine.product(0.0, 1.0, &data.mask, difference, masked);
+        engine.product(0.0, 1.0, &data.mask, Some(&*difference), masked);
         engine.project(&self.f, masked, sums);
     }
 
-    /// From the sums over all ranks: adds the variance of `F c` to the misfit, writes the gradient of
-    /// minus the ELBO in `(m, log s)`, and returns what prior and entropy add to the ELBO.
+    /// From the sums over all ranks: adds the variance of `F c` to the misfit, writes the gradient
+    /// of minus the ELBO in `(m, log s)`, and returns what prior and entropy add to the ELBO.
     pub fn finish(
         &self,
         precision: f64,

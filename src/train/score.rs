@@ -6,24 +6,26 @@
 //!
 //! The right-hand side is the expected log-joint ([`super::joint`]) under the exact posterior
 //! `N(μ, Q̃⁻¹)`: its mean `μ`, and second moments of the deviations from it. Perturbation would sample
-//! these, `Q̃ d_k = Gᵀ w_k + σ⁻¹ I_m v_k` with white noise `w_k`, `v_k`. All that is needed, however, is
-//! `E[(G d) dᵀ] = G Q̃⁻¹ = E[w dᵀ]`, in which the noise `v` has no part; so it is left out,
+//! these, `Q̃ d_k = Gᵀ w_k + σ⁻¹ I_m v_k` with white noise `w_k`, `v_k`. All that is needed,
+//! however, is `E[(G d) dᵀ] = G Q̃⁻¹ = E[w dᵀ]`, in which the noise `v` has no part; so it is left
+//! out,
 //!
 //! ```text
 //! Q̃ x_k = Gᵀ w_k,   E ⟨G d, ∂G d⟩ = E ⟨w_k, ∂G x_k⟩,   σ⁻² E Σ m d² = N − E ⟨w_k, G x_k⟩,
 //! ```
 //!
-//! and with random signs `w_k` the variance is several times smaller than that of samples (where a node
-//! is not observed, `G Q̃⁻¹ Gᵀ` is close to the identity, whose trace signs give exactly).
-//! All are columns of one block and one solve. The signs stay the same over a fit, so the score is
-//! a smooth function of `θ`, and the solutions of the last `θ` are a first guess for the next.
+//! and with random signs `w_k` the variance is several times smaller than that of samples (where a
+//! node is not observed, `G Q̃⁻¹ Gᵀ` is close to the identity, whose trace signs give exactly). All
+//! are columns of one block and one solve. The signs stay the same over a fit, so the score is a
+//! smooth function of `θ`, and the solutions of the last `θ` are a first guess for the next.
 //!
-//! With features the posterior is that of `(x, c)`, `y = x + F c + ε`; see [`crate::posterior::Features`].
+//! With features the posterior is that of `(x, c)`, `y = x + F c + ε`; see
+//! [`crate::posterior::Features`].
 
 use super::joint::{self, Columns, Joint};
 use super::{Parameters, Problem};
 use crate::error::{Error, Result};
-use crate::field::rowwise::Rowwise;
+use crate::field::{Engine, Residual};
 use crate::likelihood::ObservedFields;
 use crate::partition::Part;
 use crate::posterior::{Linear, MeanSource, Precision, Preconditioner};
@@ -59,7 +61,7 @@ pub struct Info {
 }
 
 /// The score at one `θ` after the other; owns all blocks that takes.
-pub struct Score<E: Rowwise> {
+pub struct Score<E: Engine> {
     options: Options,
     precision: Precision<E>,
     preconditioner: Preconditioner<E>,
@@ -87,7 +89,7 @@ pub struct Score<E: Rowwise> {
     gradient: Vec<f64>,
 }
 
-impl<E: Rowwise> Score<E> {
+impl<E: Engine> Score<E> {
     /// Room for a model of `layers` layers. All ranks call it.
     pub fn new(
         engine: &mut E,
@@ -164,8 +166,9 @@ impl<E: Rowwise> Score<E> {
         Ok(info)
     }
 
-    /// A draw from the noise that the choice of signs leaves in the gradient of the last evaluation:
-    /// from the difference that half of the signs makes. Zero for a single sign. All ranks call it.
+    /// A draw from the noise that the choice of signs leaves in the gradient of the last
+    /// evaluation: from the difference that half of the signs makes. Zero for a single sign. All
+    /// ranks call it.
     pub fn noise(&mut self, engine: &mut E, problem: &Problem<E>, p: &Parameters) -> Vec<f64> {
         let (all, half) = (self.options.probes, self.options.probes / 2);
         let whole = self.gradient.clone();
@@ -185,8 +188,8 @@ impl<E: Rowwise> Score<E> {
         &self.gradient
     }
 
-    /// `log p(y, μ)` at the posterior mean of the last evaluation (with features `log p(y, μ, c)` less
-    /// `½ log det S`), without `2π`. All ranks call it.
+    /// `log p(y, μ)` at the posterior mean of the last evaluation (with features `log p(y, μ, c)`
+    /// less `½ log det S`), without `2π`. All ranks call it.
     pub(super) fn log_joint_at_mean(
         &mut self,
         engine: &mut E,
@@ -207,8 +210,7 @@ impl<E: Rowwise> Score<E> {
                 engine.copy_columns(x, &mut self.mean, &[(0, 0)]);
                 self.joint.add(engine, p, Columns::Mean, None, &mut self.mean, None, of_mean);
                 engine.copy_columns(u, &mut self.mean, &[(0, 0)]);
-                let target = Some(&data.y);
-                field = engine.residual(0.0, &data.mask, target, &self.mean, of_mean);
+                field = misfit_of(engine, data, &self.mean, of_mean);
                 linear = terms.log_density();
             }
         }
@@ -305,8 +307,7 @@ impl<E: Rowwise> Score<E> {
         let mut freedom = engine.part().owned as f64 - energy;
         if let Some(linear) = &self.linear {
             engine.copy_columns(&self.with_features[0], &mut self.mean, &[(0, 0)]);
-            let target = Some(&data.y);
-            let misfit = engine.residual(0.0, &data.mask, target, &self.mean, of_mean);
+            let misfit = misfit_of(engine, data, &self.mean, of_mean);
             self.joint.add_misfit(misfit);
             // Once, and not on every rank.
             freedom += if engine.world().is_root() { linear.known_misfit() } else { 0.0 };
@@ -318,6 +319,17 @@ impl<E: Rowwise> Score<E> {
         let log_det = |l: usize| problem.spectrum.log_det(&p.model.layers[l], p.model.gamma);
         joint::finish(p, problem.data.count, &self.slots, log_det, &mut self.gradient);
     }
+}
+
+/// The local `Σ m (y − x)²`; `scratch` is as wide as `x`.
+fn misfit_of<E: Engine>(
+    engine: &E,
+    data: &ObservedFields<E::Block>,
+    x: &E::Block,
+    scratch: &mut E::Block,
+) -> f64 {
+    let residual = Residual { precision: 0.0, mask: &data.mask, target: Some(&data.y) };
+    engine.residual(&residual, x, scratch)
 }
 
 /// `√N e_i` in column `i`: the mean over columns of `wᵀ M w` is then the trace of `M`.
