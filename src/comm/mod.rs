@@ -1,4 +1,4 @@
-//! The only room that talks to MPI, and (with measured kernels) the only one with `unsafe`.
+//! The only room that talks to MPI.
 //!
 //! Here: the ranks of a job ([`World`]), sums over all of them, the halo exchange ([`halo`]),
 //! moving node values between rank 0 and their owners ([`World::gather_rows`],

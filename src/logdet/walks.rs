@@ -17,6 +17,8 @@
 //! As elsewhere, `y = D^-½ v` stands for `v`: with `s_h = A y_(h−1)`, `y_h = D⁻¹ s_h`, and the dots are
 //! `v_(h−1)·v_h = y_(h−1)·s_h` and `‖v_h‖² = s_h·y_h`.
 
+#![allow(unsafe_code)] // lists by raw pointers
+
 use crate::partition::{Lists, Overlap};
 use pulp::{Arch, Simd, WithSimd};
 use std::ops::Range;
