@@ -3,7 +3,7 @@
 
 use criterion::{BatchSize, BenchmarkId, Criterion, Throughput, criterion_group, criterion_main};
 use dgmrf::comm::World;
-use dgmrf::field::{Coefficients, Engine, native::Native};
+use dgmrf::field::{Coefficients, Engine, ForwardOutput, native::Native};
 use dgmrf::graph::Graph;
 use dgmrf::partition::{Part, Partition, order::Order};
 use dgmrf::random::{Purpose, Stream};
@@ -29,9 +29,7 @@ fn passes<E: Engine>(c: &mut Criterion, what: &str, mut engine: E, columns: usiz
     group.bench_function(id("layer"), |b| b.iter(|| engine.layer(&layer, true, x, out)));
     group.bench_function(id("adjoint"), |b| b.iter(|| engine.adjoint(&layer, g, out)));
     group.bench_function(id("gradient"), |b| {
-        b.iter(|| {
-            engine.adjoint_with_sums(&layer, true, g, x, dgmrf::field::Output::Block(y), out)
-        });
+        b.iter(|| engine.adjoint_with_sums(&layer, true, g, x, ForwardOutput::Block(y), out));
     });
     group.bench_function(id("signs"), |b| {
         let step = std::cell::Cell::new(0);
@@ -61,7 +59,6 @@ fn layers(c: &mut Criterion) {
     #[cfg(feature = "torch")]
     {
         use dgmrf::field::torch::Torch;
-        tch::set_num_threads(1);
         let part = part(&mesh, Order::Locality);
         let torch = Torch::<f32>::new(world.clone(), part, tch::Device::Cpu).unwrap();
         passes(c, "torch f32", torch, 8);

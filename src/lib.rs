@@ -37,6 +37,13 @@
 //! `docs/architecture.md` follows the data from `dgmrf run` to the arithmetic of a layer;
 //! `docs/notation.md` lists symbols and their names in the code.
 //!
+//! # Unsafe code
+//!
+//! `unsafe` is denied but in these files, each of which says why at its top: `comm/halo.rs` and
+//! `comm/threads.rs` (calls of MPI and the C library), the kernels of the native engine
+//! (`gather.rs`, `gradient.rs`, `kernel.rs`, `krylov.rs` and `stencil.rs` in `field/native`: rows
+//! that are checked once and not at every entry), `logdet/walks.rs`, and one call in `cli/mod.rs`.
+//!
 //! # From a graph to a layer
 //!
 //! ```
@@ -63,6 +70,7 @@
 //! # Ok::<(), dgmrf::Error>(())
 //! ```
 
+#![deny(unsafe_code)]
 #![warn(missing_docs)]
 
 #[macro_use]

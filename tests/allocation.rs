@@ -4,7 +4,7 @@
 mod support;
 
 use dgmrf::comm::World;
-use dgmrf::field::native::{Native, Scalar};
+use dgmrf::field::{Scalar, native::Native};
 use dgmrf::likelihood::Observations;
 use dgmrf::logdet::{Source, Spectrum};
 use dgmrf::model::Gamma;

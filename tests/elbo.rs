@@ -8,7 +8,7 @@ mod support;
 
 use dgmrf::checkpoint::{self, State};
 use dgmrf::comm::World;
-use dgmrf::field::{native::Native, rowwise::Rowwise};
+use dgmrf::field::{Engine, native::Native};
 use dgmrf::graph::Graph;
 use dgmrf::likelihood::Observations;
 use dgmrf::logdet::{Source, Spectrum};
@@ -264,7 +264,7 @@ impl Dense {
         part_of(&self.graph, world)
     }
 
-    fn fit<E: Rowwise>(&self, engine: &mut E) -> Elbo<E> {
+    fn fit<E: Engine>(&self, engine: &mut E) -> Elbo<E> {
         let ids = engine.part().owned_ids().to_vec();
         let pick = |values: &[f64], columns: usize| -> Vec<f64> {
             let rows = ids.iter().map(|&i| &values[i as usize * columns..][..columns]);
@@ -293,7 +293,7 @@ impl Dense {
 
     /// ELBO and gradient of minus it at a point, as the fit has them: in step `step`, which
     /// decides about the random numbers.
-    fn evaluate<E: Rowwise>(&self, engine: &mut E, point: &[f64], step: u64) -> (f64, Vec<f64>) {
+    fn evaluate<E: Engine>(&self, engine: &mut E, point: &[f64], step: u64) -> (f64, Vec<f64>) {
         let mut fit = self.fit(engine);
         let ids = engine.part().owned_ids().to_vec();
         let (common, fields) = point.split_at(self.common());
@@ -318,7 +318,7 @@ impl Dense {
         (report.objective, gradient)
     }
 
-    fn check<E: Rowwise>(&self, engine: &mut E, tolerance: f64, what: &str) {
+    fn check<E: Engine>(&self, engine: &mut E, tolerance: f64, what: &str) {
         let point = self.point();
         let (value, gradient) = self.evaluate(engine, &point, 0);
         let expected = self.elbo(&point, Expectation::Drawn);
@@ -440,7 +440,7 @@ fn shared() -> PathBuf {
 }
 
 /// Fits with a break after each of `legs`: the state goes to disk, and a new fit takes it up.
-fn fit_in_legs<E: Rowwise>(
+fn fit_in_legs<E: Engine>(
     dense: &Dense,
     engine: &mut E,
     dir: &Path,
@@ -475,7 +475,7 @@ fn bits(state: &State) -> Vec<u64> {
 
 /// The same case on any number of ranks: with and without breaks, and taken up from the middle of a
 /// fit on another number of ranks.
-fn fit_with_breaks<E: Rowwise>(dense: &Dense, engine: &mut E, name: &str) -> Vec<f64> {
+fn fit_with_breaks<E: Engine>(dense: &Dense, engine: &mut E, name: &str) -> Vec<f64> {
     let size = engine.world().size();
     let dir = |what: &str| shared().join(format!("{name}-{what}-{size}"));
     let (whole, state) = fit_in_legs(dense, engine, &dir("whole"), None, &[STEPS]);

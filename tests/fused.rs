@@ -1,15 +1,19 @@
-//! Layers fused with the passes of training that come before or after them, against dense matrices: on
-//! every engine, for all kinds of widths, on 1 to 4 ranks.
+//! Fused passes of the engines: those with layers against dense matrices, all of them against the
+//! bodies that the contract provides; on every engine, for all kinds of widths, on 1 to 4 ranks.
 
+#[macro_use]
 mod support;
 
 use dgmrf::comm::World;
-use dgmrf::field::rowwise::{Pull, Residual, Rowwise};
-use dgmrf::field::{Coefficients, Engine, LayerSums, Output, native::Native};
+use dgmrf::field::{
+    Coefficients, Draw, Engine, ForwardOutput, LayerSums, PullBack, Recurrence, Residual,
+    native::Native,
+};
 use dgmrf::graph::Graph;
-use dgmrf::partition::{self, Partition, order::Order};
+use dgmrf::partition::{self, Part, Partition, order::Order};
 use dgmrf::random::{Purpose, Stream};
 use std::rc::Rc;
+use support::engines::{Core, Kind};
 use support::{dense, graphs, on_ranks, relative_error};
 
 const LAYER: dense::Layer = (1.3, -0.9, 0.4, 0.7);
@@ -40,7 +44,7 @@ impl Case {
         rows.map(|(a, b)| a.iter().zip(b).map(|(a, b)| a * b).sum()).collect()
     }
 
-    fn check<E: Rowwise>(&self, engine: &mut E, tolerance: f64, what: &str) {
+    fn check<E: Engine>(&self, engine: &mut E, tolerance: f64, what: &str) {
         let (world, columns, nodes) = (engine.world().clone(), self.columns, self.graph.nodes());
         let ids = engine.part().owned_ids().to_vec();
         let place = |engine: &E, values: &[f64], columns: usize| {
@@ -78,17 +82,23 @@ impl Case {
         // x = mean + scale ∘ G h, with a mean and without.
         let gx = dense::forward(&self.graph, &[LAYER], false, &x, columns);
         for with_mean in [true, false] {
-            engine.layer_located(&layer, &mut bx, with_mean.then_some(&nu), &xi, &mut out);
+            engine.layer_affine(&layer, &mut bx, with_mean.then_some(&nu), &xi, &mut out);
             let own = |i: usize| if with_mean { mean[i] } else { 0.0 };
             let located = |k: usize| own(k / columns) + scale[k / columns] * gx[k];
             let located: Vec<f64> = (0..x.len()).map(located).collect();
-            close("located", &fetch(engine, &out), &located);
+            close("affine", &fetch(engine, &out), &located);
         }
 
         // Back, with the residual and the pull, with one of them, and with neither.
         let back = dense::transpose(&self.graph, &[LAYER], &g, columns);
-        let plain =
-            engine.adjoint_with_sums(&layer, true, &mut bg, &bx, Output::Block(&by), &mut out);
+        let plain = engine.adjoint_with_sums(
+            &layer,
+            true,
+            &mut bg,
+            &bx,
+            ForwardOutput::Block(&by),
+            &mut out,
+        );
         let plain = total(plain, 0.0);
         for (with_residual, with_pull) in
             [(true, true), (true, false), (false, true), (false, false)]
@@ -99,10 +109,11 @@ impl Case {
                 target: Some(&t),
             });
             let [of_mean, of_scale] = &mut fields;
-            let pull = with_pull.then_some(Pull { mean: Some(&nu), scale: &xi, of_mean, of_scale });
-            let output = Output::Block(&by);
-            let (sums, misfit) =
-                engine.adjoint_pulled(&layer, true, &mut bg, &bx, output, residual, pull, &mut out);
+            let pull =
+                with_pull.then_some(PullBack { mean: Some(&nu), scale: &xi, of_mean, of_scale });
+            let output = ForwardOutput::Block(&by);
+            let (sums, misfit) = engine
+                .adjoint_pull_back(&layer, true, &mut bg, &bx, output, residual, pull, &mut out);
             let sums = total(sums, misfit);
             close("sums", &sums[..4], &plain[..4]);
             let (mut gradient, mut expected) = (back.clone(), 0.0);
@@ -132,9 +143,13 @@ impl Case {
             self.dots(&back, &x).iter().zip(&scale).map(|(dot, s)| dot / s).collect();
         let mut sums = Vec::new();
         for known in [true, false] {
-            let output = if known { Output::Block(&bgx) } else { Output::Dots(&xi, &factor) };
-            let found = engine.adjoint_dotted(&layer, &mut bg, &bx, output, &xi, &mut fields[0]);
-            close("dotted", &fetch(engine, &fields[0]), &expected);
+            let output = if known {
+                ForwardOutput::Block(&bgx)
+            } else {
+                ForwardOutput::RowDots(&xi, &factor)
+            };
+            let found = engine.adjoint_row_dots(&layer, &mut bg, &bx, output, &xi, &mut fields[0]);
+            close("row dots", &fetch(engine, &fields[0]), &expected);
             sums.push(total(found, 0.0));
         }
         close("sums from dots", &sums[1], &sums[0]);
@@ -142,8 +157,9 @@ impl Case {
         close("Σ g u", &sums[0][..1], &[product.iter().sum()]);
     }
 
-    /// `z = D⁻¹A x`, then a turn: `x' = a z + b x` and `z' = D⁻¹A x' + c x`, with their sums.
-    fn check_krylov<E: Rowwise>(&self, engine: &mut E, tolerance: f64, what: &str) {
+    /// `z = D⁻¹A x`, then with a recurrence `x' = a z + b x` and `z' = D⁻¹A x' + c x`, and the
+    /// sums.
+    fn check_krylov<E: Engine>(&self, engine: &mut E, tolerance: f64, what: &str) {
         const WALK: dense::Layer = (0.0, 1.0, 0.0, 0.0);
         let (world, columns, nodes) = (engine.world().clone(), self.columns, self.graph.nodes());
         let ids = engine.part().owned_ids().to_vec();
@@ -154,21 +170,19 @@ impl Case {
         let (mut x, mut z) = (engine.zeros(columns), engine.zeros(columns));
         engine.upload(&world.scatter_rows(&ids, Some(&reference[0]), columns), &mut x);
         for turned in [false, true, true] {
-            let turn = turned.then_some(factors.each_ref().map(|f| &f[..]));
+            let [a, b, c] = factors.each_ref().map(|f| &f[..]);
+            let recurrence = turned.then_some(Recurrence { a, b, c });
             let mut sums = vec![0.0; 3 * columns];
-            engine.krylov(turn, &mut x, &mut z, &mut sums);
+            engine.krylov(recurrence, &mut x, &mut z, &mut sums);
             world.sum(&mut sums);
 
             let [direction, product] = &reference;
-            let next: Vec<f64> = match turned {
-                true => (0..direction.len())
-                    .map(|k| {
-                        let c = k % columns;
-                        factors[0][c] * product[k] + factors[1][c] * direction[k]
-                    })
-                    .collect(),
-                false => direction.clone(),
+            let turn = |k: usize| {
+                let c = k % columns;
+                factors[0][c] * product[k] + factors[1][c] * direction[k]
             };
+            let next: Vec<f64> =
+                if turned { (0..direction.len()).map(turn).collect() } else { direction.clone() };
             let mut walked = dense::forward(&self.graph, &[WALK], false, &next, columns);
             if turned {
                 let before = direction.iter().enumerate();
@@ -196,97 +210,153 @@ impl Case {
         }
     }
 
-    fn check_all_engines(&self, world: &Rc<World>) {
+    fn part(&self, world: &World) -> Part {
         let owner =
             partition::divide(&self.graph, world.size(), &Default::default()).expect("METIS");
         let parts =
             Partition::new(&self.graph, owner, world.size(), Order::Locality).expect("parts");
-        let part = || parts.part(world.rank());
-        let native = |world: &Rc<World>| (world.clone(), part());
-        let (w, p) = native(world);
-        let mut engine = Native::<f64>::new(w, p).expect("an engine");
-        self.check(&mut engine, 1e-11, "native f64");
-        self.check_krylov(&mut engine, 1e-13, "native f64");
-        let (w, p) = native(world);
-        let mut engine = Native::<f32>::new(w, p).expect("an engine");
-        self.check(&mut engine, 3e-4, "native f32");
-        self.check_krylov(&mut engine, 1e-5, "native f32");
-        #[cfg(feature = "torch")]
-        {
-            use dgmrf::field::torch::Torch;
-            let cpu = tch::Device::Cpu;
-            let mut engine = Torch::<f64>::new(world.clone(), part(), cpu).expect("an engine");
-            self.check(&mut engine, 1e-11, "torch f64");
-            self.check_krylov(&mut engine, 1e-13, "torch f64");
+        parts.part(world.rank())
+    }
+
+    fn check_on<K: Kind>(&self, world: &Rc<World>) {
+        let mut engine = K::engine(world, self.part(world));
+        self.check(&mut engine, 1e3 * K::ROUNDING, K::NAME);
+        self.check_krylov(&mut engine, 10.0 * K::ROUNDING, K::NAME);
+        let with_core = Core(K::engine(world, self.part(world)));
+        let found = self.every_pass(&mut engine);
+        let expected = self.every_pass(&mut { with_core });
+        for ((name, found), (_, expected)) in found.iter().zip(&expected) {
+            let error = relative_error(found, expected);
+            let (kind, columns) = (K::NAME, self.columns);
+            assert!(error <= 1e3 * K::ROUNDING, "{kind}, {columns} columns, {name}: {error:.1e}");
         }
+    }
+
+    /// What every pass that the contract provides makes of the same values on this rank.
+    fn every_pass<E: Engine>(&self, engine: &mut E) -> Vec<(&'static str, Vec<f64>)> {
+        let mut all: Vec<(&str, Vec<f64>)> = Vec::new();
+        let columns = self.columns;
+        let normal = |engine: &E, step: u64, columns: usize| {
+            let mut block = engine.zeros(columns);
+            engine.fill_normal(Stream::new(self.seed, Purpose::Test, step), 0, &mut block);
+            block
+        };
+        let positive = |engine: &E, step: u64| {
+            let values = engine.download(&normal(engine, step, 1));
+            engine.node_field(&values.iter().map(|v| 0.2 + v.abs()).collect::<Vec<f64>>())
+        };
+        let [x, y] = [0, 1].map(|step| normal(engine, step, columns));
+        let [mut g, mut out] = [2, 3].map(|step| normal(engine, step, columns));
+        let [w, mask, mean] = [4, 5, 6].map(|step| positive(engine, step));
+        let [a, b] = [0.4, -0.7]
+            .map(|f| (0..columns).map(|c| f + 0.1 * (c as f64).sin()).collect::<Vec<f64>>());
+
+        engine.axpy(&a, &x, &mut out);
+        all.push(("axpy", engine.download(&out)));
+        engine.aypx(&a, &x, &mut out);
+        all.push(("aypx", engine.download(&out)));
+        engine.scale_rows(&w, &x, &mut out);
+        all.push(("scaled rows", engine.download(&out)));
+        engine.add_scaled_rows(&mean, &y, &mut out);
+        all.push(("scaled rows added", engine.download(&out)));
+        for mean in [None, Some(&mean)] {
+            engine.affine(mean, &w, &x, &mut out);
+            all.push(("affine", engine.download(&out)));
+        }
+        for target in [None, Some(&mean)] {
+            let residual = Residual { precision: PRECISION, mask: &mask, target };
+            let misfit = engine.residual(&residual, &x, &mut out);
+            all.push(("residual", engine.download(&out)));
+            all.push(("misfit", vec![misfit]));
+        }
+        let stream = Stream::new(self.seed, Purpose::Test, 9);
+        for (draw, w) in
+            [(Draw::Normal, Some(&w)), (Draw::Rademacher, Some(&w)), (Draw::Normal, None)]
+        {
+            engine.draw(draw, stream, w, &mut out);
+            all.push(("draw", engine.download(&out)));
+        }
+
+        let f = normal(engine, 7, 2);
+        let coefficients = [&a[..], &b].concat();
+        engine.subtract_linear(&f, &coefficients, &x, &mut out);
+        all.push(("linear models", engine.download(&out)));
+        let mut sums = vec![0.0; 2 * columns];
+        engine.project(&f, &x, &mut sums);
+        all.push(("projection", sums));
+
+        let mut dots = vec![0.0; 3 * columns];
+        engine.step_dots(&w, &x, &y, &g, &mut dots);
+        all.push(("dots of a step", dots));
+        let [mut p, mut sum, mut r] = [10, 11, 12].map(|step| normal(engine, step, columns));
+        engine.step((&a, &b), &w, &x, &mut p, &mut sum, &mut r);
+        all.extend([&p, &sum, &r].map(|block| ("step", engine.download(block))));
+
+        // Layers of all kinds.
+        let (alpha, beta, gamma, bias) = LAYER;
+        let [mut layer, mut squared] = [engine.new_layer(), engine.new_layer()];
+        engine.prepare(&Coefficients { alpha, rho: beta / alpha, gamma, bias }, &mut layer);
+        engine.square(&layer, &mut squared);
+        for layer in [layer, squared, engine.random_walk()] {
+            engine.layer(&layer, true, &mut g, &mut out);
+            all.push(("layer", engine.download(&out)));
+            engine.adjoint(&layer, &mut g, &mut out);
+            all.push(("adjoint", engine.download(&out)));
+            for output in [
+                ForwardOutput::Cotangent,
+                ForwardOutput::Block(&y),
+                ForwardOutput::RowDots(&w, &mask),
+            ] {
+                let s = engine.adjoint_with_sums(&layer, true, &mut g, &x, output, &mut out);
+                all.push(("gradient", engine.download(&out)));
+                all.push(("its sums", vec![s.alpha, s.rho, s.gamma, s.bias]));
+            }
+        }
+        all
     }
 }
 
-#[test]
-fn every_width() {
+for_every_engine!(every_width, on_several_ranks);
+
+fn every_width<K: Kind>() {
     for columns in (1..=18).chain([24, 33]) {
         for weighted in [false, true] {
             // More rows than are gathered together, and not a multiple of them.
             let graph = graphs::random(150, 200, weighted, columns as u64);
-            Case { graph, columns, seed: columns as u64 }.check_all_engines(&World::solo());
+            Case { graph, columns, seed: columns as u64 }.check_on::<K>(&World::solo());
         }
     }
 }
 
-#[test]
-fn on_several_ranks() {
-    on_ranks("on_several_ranks", &[1, 2, 3, 4], |world| {
+fn on_several_ranks<K: Kind>() {
+    on_ranks(&K::path("on_several_ranks"), &[1, 2, 3, 4], |world| {
         for (columns, weighted) in [(1, true), (6, false), (10, true), (17, false)] {
             let graph = graphs::random(90, 120, weighted, 5);
-            Case { graph, columns, seed: 9 }.check_all_engines(world);
+            Case { graph, columns, seed: 9 }.check_on::<K>(world);
         }
         Vec::new()
     });
 }
 
-/// Steps of a Krylov recurrence on more rows than one thread takes at a time: `x`, `z` and the sums after each.
-fn steps(graph: &Graph, columns: usize) -> Vec<Vec<f64>> {
-    let parts = Partition::new(graph, vec![0; graph.nodes()], 1, Order::Locality).expect("a part");
-    let mut engine = Native::<f64>::new(World::solo(), parts.part(0)).expect("an engine");
+/// Steps of a Krylov recurrence on more rows than one thread takes at a time: `x`, `z` and the sums
+/// after each.
+fn steps<E: Engine>(mut engine: E, columns: usize) -> Vec<Vec<f64>> {
     let (mut x, mut z) = (engine.zeros(columns), engine.zeros(columns));
     engine.fill_normal(Stream::new(3, Purpose::Test, 0), 0, &mut x);
     let [a, b, c] = [0.7, -0.2, 0.4].map(|f| vec![f; columns]);
     let mut found = Vec::new();
-    for turn in [None, Some([&a[..], &b, &c]), Some([&b[..], &a, &c])] {
-        // The same in single passes, which are tested elsewhere.
-        let mut expected = [engine.zeros(columns), engine.zeros(columns)];
-        let (zero, one) = (vec![0.0; columns], vec![1.0; columns]);
-        let [a, b, c] = turn.unwrap_or([&zero, &one, &zero]);
-        engine.combine(a, &z, b, &x, &zero, &mut expected[0]);
-        let walk = engine.random_walk();
-        let [direction, product] = &mut expected;
-        engine.layer(&walk, false, direction, product);
-        engine.axpy(c, &x, product);
-
+    let recurrences =
+        [None, Some(Recurrence { a: &a, b: &b, c: &c }), Some(Recurrence { a: &b, b: &a, c: &c })];
+    for recurrence in recurrences {
         let mut sums = vec![0.0; 3 * columns];
-        engine.krylov(turn, &mut x, &mut z, &mut sums);
-        for (found, expected) in [&x, &z].into_iter().zip(&expected) {
-            let error = relative_error(&engine.download(found), &engine.download(expected));
-            assert!(error < 1e-14, "{columns} columns: {error:.2e}");
-        }
-        let degree = engine.rows(&engine.part().degree.clone());
-        let [mut weighted_x, mut weighted_z] = [engine.zeros(columns), engine.zeros(columns)];
-        engine.scale_rows(&degree, &x, &mut weighted_x);
-        engine.scale_rows(&degree, &z, &mut weighted_z);
-        let mut dots = vec![0.0; 3 * columns];
-        for (k, (a, b)) in
-            [(&weighted_x, &x), (&weighted_x, &z), (&weighted_z, &z)].into_iter().enumerate()
-        {
-            engine.dots(a, b, &mut dots[k * columns..][..columns]);
-        }
-        assert!(relative_error(&sums, &dots) < 1e-13, "{columns} columns: sums");
+        engine.krylov(recurrence, &mut x, &mut z, &mut sums);
         found.extend([engine.download(&x), engine.download(&z), sums]);
     }
     found
 }
 
-/// Directions run ahead of products: by little on a mesh, by all rows where there is a hub. The same numbers
-/// come out, bit for bit, on any number of threads.
+/// Directions run ahead of products: by little on a mesh, by all rows where there is a hub. The
+/// numbers are those of the provided body, and bit for bit the same on any number of threads.
 #[test]
 fn krylov_steps_on_many_rows() {
     let (_, mesh) = dgmrf::synth::random_graph(9000, 1, Default::default()).expect("a mesh");
@@ -294,11 +364,17 @@ fn krylov_steps_on_many_rows() {
         rayon::ThreadPoolBuilder::new().num_threads(threads).build().expect("threads")
     };
     for graph in [mesh, graphs::wheel(9000), graphs::random(9000, 9000, true, 2)] {
+        let parts = Partition::new(&graph, vec![0; 9000], 1, Order::Locality).expect("a part");
+        let engine = || Native::<f64>::new(World::solo(), parts.part(0)).expect("an engine");
         for columns in [1, 3, 8, 20] {
-            let alone = pool(1).install(|| steps(&graph, columns));
+            let alone = pool(1).install(|| steps(engine(), columns));
             for threads in [2, 3] {
-                let together = pool(threads).install(|| steps(&graph, columns));
+                let together = pool(threads).install(|| steps(engine(), columns));
                 assert!(alone == together, "{columns} columns, {threads} threads");
+            }
+            for (found, expected) in alone.iter().zip(steps(Core(engine()), columns)) {
+                let error = relative_error(found, &expected);
+                assert!(error < 1e-13, "{columns} columns: {error:.2e}");
             }
         }
     }

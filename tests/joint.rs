@@ -4,7 +4,7 @@
 mod support;
 
 use dgmrf::comm::World;
-use dgmrf::field::{native::Native, rowwise::Rowwise};
+use dgmrf::field::{Engine, native::Native};
 use dgmrf::graph::Graph;
 use dgmrf::likelihood::ObservedFields;
 use dgmrf::logdet::{Source, Spectrum};
@@ -105,7 +105,7 @@ impl Case {
     }
 
     /// Value, gradient and, by original id, the cotangent in the samples.
-    fn evaluate<E: Rowwise>(&self, engine: &mut E, split: bool) -> (f64, Vec<f64>, Vec<f64>) {
+    fn evaluate<E: Engine>(&self, engine: &mut E, split: bool) -> (f64, Vec<f64>, Vec<f64>) {
         let world = engine.world().clone();
         let p = &self.parameters;
         let ids = engine.part().owned_ids().to_vec();
@@ -141,7 +141,7 @@ impl Case {
         (-value.log_joint, gradient, g.unwrap_or_default())
     }
 
-    fn check<E: Rowwise>(&self, engine: &mut E, what: &str) {
+    fn check<E: Engine>(&self, engine: &mut E, what: &str) {
         let mut vector = vec![0.0; self.parameters.len()];
         self.parameters.read_into(&mut vector);
         let loss = self.loss(&vector, &self.samples);

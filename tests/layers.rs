@@ -1,18 +1,19 @@
-//! Layers, their transposes and gradients, against dense matrices built from the paper's
-//! equation: on every engine, in every precision, on 1 to 4 ranks, on odd partitions too.
+//! The core of an engine against plain loops, and layers, their transposes and gradients against
+//! dense matrices built from the paper's equation: on every engine, in every precision, on 1 to 4
+//! ranks, on odd partitions too.
 
+#[macro_use]
 mod support;
 
 use dgmrf::comm::World;
-use dgmrf::field::LayerSums;
-use dgmrf::field::{Engine, native::Native};
+use dgmrf::field::{Arithmetic, Coefficients, Draw, Engine, LayerSums, Pointwise, native::Native};
 use dgmrf::graph::Graph;
 use dgmrf::model::{Gamma, LayerParameters, Model, Stack};
 use dgmrf::partition::{self, Part, Partition, order::Order};
 use dgmrf::random::{Purpose, Stream};
-use proptest::prelude::*;
 use std::rc::Rc;
 use support::dense::{self, Layer};
+use support::engines::Kind;
 use support::{graphs, on_ranks, relative_error};
 
 /// The gradient in the parameters of all layers, from the local sums of the ranks.
@@ -176,49 +177,38 @@ impl Case {
         [z, gx, gtw, gradient, dots].concat()
     }
 
-    /// The double-precision results come back, for comparison across rank counts.
-    fn check_all_engines(&self, world: &Rc<World>) -> Vec<f64> {
-        let parts = world.size();
-        let part = || self.part(world.rank(), parts);
-        let mut engine = Native::<f64>::new(world.clone(), part()).expect("an engine");
-        let result = self.check(&mut engine, 1e-12, "native f64");
-        let again = self.check(&mut engine, 1e-12, "native f64");
+    /// [`Case::check`] on a kind of engine, twice: the results must agree bit for bit.
+    fn check_on<K: Kind>(&self, world: &Rc<World>) -> Vec<f64> {
+        let mut engine = K::engine(world, self.part(world.rank(), world.size()));
+        let result = self.check(&mut engine, 200.0 * K::ROUNDING, K::NAME);
+        let again = self.check(&mut engine, 200.0 * K::ROUNDING, K::NAME);
         assert_eq!(result, again, "the same computation twice must agree bit for bit");
-        let mut engine = Native::<f32>::new(world.clone(), part()).expect("an engine");
-        self.check(&mut engine, 2e-4, "native f32");
-        #[cfg(feature = "torch")]
-        {
-            use dgmrf::field::torch::Torch;
-            let cpu = tch::Device::Cpu;
-            let mut engine = Torch::<f64>::new(world.clone(), part(), cpu).expect("an engine");
-            self.check(&mut engine, 1e-12, "torch f64");
-            let mut engine = Torch::<f32>::new(world.clone(), part(), cpu).expect("an engine");
-            self.check(&mut engine, 2e-4, "torch f32");
-        }
         result
     }
 }
 
-proptest! {
-    #![proptest_config(ProptestConfig::with_cases(48))]
-    #[test]
-    fn random_graphs_on_one_rank(
-        nodes in 2usize..40,
-        extra in 0usize..60,
-        weighted: bool,
-        depth in 1usize..=5,
-        gamma in prop_oneof![Just(Gamma::Free), Just(Gamma::Fixed(0.0)), Just(Gamma::Fixed(1.0))],
-        columns in prop_oneof![1usize..=20, Just(33)],
-        seed: u64,
-    ) {
-        let graph = graphs::random(nodes, extra, weighted, seed);
-        Case::random(graph, 1, depth, gamma, columns, seed).check_all_engines(&World::solo());
+for_every_engine!(
+    random_graphs_on_one_rank,
+    random_graphs_on_ranks,
+    odd_partitions,
+    the_core,
+    sums_of_neighbours,
+);
+
+fn random_graphs_on_one_rank<K: Kind>() {
+    for seed in 0..24 {
+        let stream = Stream::new(seed, Purpose::Test, 7);
+        let pick = |k: u64, from: usize| (stream.uniform(k, 0) * from as f64) as usize;
+        let graph = graphs::random(2 + pick(0, 38), pick(1, 60), seed % 2 == 1, seed);
+        let gamma = [Gamma::Free, Gamma::Fixed(0.0), Gamma::Fixed(1.0)][pick(2, 3)];
+        let columns = [1 + pick(3, 20), 33][usize::from(seed % 8 == 0)];
+        let case = Case::random(graph, 1, 1 + pick(4, 5), gamma, columns, seed);
+        case.check_on::<K>(&World::solo());
     }
 }
 
-#[test]
-fn random_graphs_on_ranks() {
-    let results = on_ranks("random_graphs_on_ranks", &[1, 2, 3, 4], |world| {
+fn random_graphs_on_ranks<K: Kind>() {
+    let results = on_ranks(&K::path("random_graphs_on_ranks"), &[1, 2, 3, 4], |world| {
         let mut results = Vec::new();
         for seed in 0..12 {
             let weighted = seed % 2 == 1;
@@ -227,24 +217,23 @@ fn random_graphs_on_ranks() {
             let (depth, columns) =
                 (1 + seed as usize % 5, [1, 3, 8, 10, 16, 21][seed as usize % 6]);
             let case = Case::random(graph, world.size(), depth, gamma, columns, seed);
-            results.extend(case.check_all_engines(world));
+            results.extend(case.check_on::<K>(world));
         }
         results
     });
     for (k, result) in results.iter().enumerate().skip(1) {
         let error = relative_error(result, &results[0]);
-        assert!(error < 1e-12, "{} ranks differ from 1 by {error:.2e}", k + 1);
+        assert!(error < 100.0 * K::ROUNDING, "{} ranks differ from 1 by {error:.2e}", k + 1);
     }
 }
 
-#[test]
-fn odd_partitions() {
-    on_ranks("odd_partitions", &[3, 4], |world| {
+fn odd_partitions<K: Kind>() {
+    on_ranks(&K::path("odd_partitions"), &[3, 4], |world| {
         let parts = world.size();
         let case = |graph: Graph, owner: Vec<u32>| {
             let mut case = Case::random(graph, 1, 3, Gamma::Free, 5, 1);
             case.owner = owner;
-            case.check_all_engines(world);
+            case.check_on::<K>(world);
         };
         let round_robin = |n: usize| (0..n).map(|i| (i % parts) as u32).collect::<Vec<u32>>();
         let blocks = |n: usize| (0..n).map(|i| (i * parts / n) as u32).collect::<Vec<u32>>();
@@ -269,114 +258,196 @@ fn odd_partitions() {
     });
 }
 
-/// A pass over a block, and what it makes of each value.
-type Operation<'a, E> = Box<dyn Fn(&mut <E as Engine>::Block) + 'a>;
-type Pass<'a, E> = (&'static str, Operation<'a, E>, &'a dyn Fn(usize) -> f64);
-
-/// Passes over whole blocks, one by one, against plain loops.
-fn check_vector_operations<E: Engine>(engine: &E, tolerance: f64) {
-    let (columns, part) = (7, engine.part());
-    let owned = part.owned;
-    let values = |step: u64, count: usize| {
-        let stream = Stream::new(4, Purpose::Test, step);
-        (0..count as u64).map(|i| stream.normal(i, 0)).collect::<Vec<f64>>()
-    };
-    let (x, y) = (values(0, owned * columns), values(1, owned * columns));
-    let (a, w) = (values(2, columns), values(3, part.ids.len()));
-    let rows = engine.rows(&w);
-    let mut bx = engine.zeros(columns);
-    engine.upload(&x, &mut bx);
-    let passes: [Pass<E>; 4] = [
-        ("axpy", Box::new(|b| engine.axpy(&a, &bx, b)), &|k| y[k] + a[k % columns] * x[k]),
-        ("aypx", Box::new(|b| engine.aypx(&a, &bx, b)), &|k| x[k] + a[k % columns] * y[k]),
-        ("scale", Box::new(|b| engine.scale_rows(&rows, &bx, b)), &|k| w[k / columns] * x[k]),
-        ("add scaled", Box::new(|b| engine.add_scaled_rows(&rows, &bx, b)), &|k| {
-            y[k] + w[k / columns] * x[k]
-        }),
-    ];
-    for (name, pass, reference) in passes {
-        let mut by = engine.zeros(columns);
-        engine.upload(&y, &mut by);
-        pass(&mut by);
-        let expected: Vec<f64> = (0..x.len()).map(reference).collect();
-        let error = relative_error(&engine.download(&by), &expected);
-        assert!(error <= tolerance, "{name}: {error:.2e}");
-    }
-    let mut dots = vec![0.0; columns];
-    engine.dots(&bx, &bx, &mut dots);
-    let squares: Vec<f64> =
-        (0..columns).map(|c| dense::column(&x, columns, c).iter().map(|v| v * v).sum()).collect();
-    assert!(relative_error(&dots, &squares) <= tolerance, "dots");
-
-    // A step of conjugate gradients, x for s and r.
-    let z = values(4, owned * columns);
-    let block = |values: &[f64]| {
-        let mut block = engine.zeros(columns);
-        engine.upload(values, &mut block);
-        block
-    };
-    let (mut p, mut sum, mut r) = (block(&y), block(&z), block(&x));
-    let mut dots = vec![0.0; 3 * columns];
-    engine.step_dots(&rows, &p, &bx, &r, &mut dots);
-    let mut expected = vec![0.0; 3 * columns];
-    for k in 0..x.len() {
-        let (w, c) = (w[k / columns], k % columns);
-        for (at, term) in [y[k] * x[k], w * x[k] * x[k], w * x[k] * x[k]].into_iter().enumerate() {
-            expected[at * columns + c] += term;
-        }
-    }
-    assert!(relative_error(&dots, &expected) <= 100.0 * tolerance, "step dots");
-    let b = values(5, columns);
-    engine.step((&a, &b), &rows, &bx, &mut p, &mut sum, &mut r);
-    let after = |f: &dyn Fn(usize) -> f64| (0..x.len()).map(f).collect::<Vec<f64>>();
-    let residual = |k: usize| x[k] - a[k % columns] * x[k];
-    for (name, block, expected) in [
-        ("x of a step", &sum, after(&|k| z[k] + a[k % columns] * y[k])),
-        ("r of a step", &r, after(&residual)),
-        ("p of a step", &p, after(&|k| w[k / columns] * residual(k) + b[k % columns] * y[k])),
-    ] {
-        let error = relative_error(&engine.download(block), &expected);
-        assert!(error <= tolerance, "{name}: {error:.2e}");
-    }
-
-    // Columns into a block of another width.
-    let mut narrow = block(&x);
-    engine.resize(&mut narrow, 5);
-    assert_eq!(engine.columns(&narrow), 5);
-    let five = &y[..owned * 5];
-    engine.upload(five, &mut narrow);
-    engine.copy_columns(&bx, &mut narrow, &[(6, 0), (1, 4), (1, 2)]);
-    let place = |k: usize| match k % 5 {
-        0 => x[k / 5 * columns + 6],
-        2 | 4 => x[k / 5 * columns + 1],
-        _ => five[k],
-    };
-    let expected: Vec<f64> = (0..five.len()).map(place).collect();
-    assert!(relative_error(&engine.download(&narrow), &expected) <= tolerance, "columns copied");
-    let mut other = engine.rows(&w);
-    engine.set_rows(&vec![2.0; w.len()], &mut other);
-    engine.scale_rows(&other, &bx, &mut p);
-    let doubled: Vec<f64> = x.iter().map(|x| 2.0 * x).collect();
-    assert!(relative_error(&engine.download(&p), &doubled) <= tolerance, "rows set");
+/// An engine for a graph on one rank, and its kind's name for messages.
+fn alone<K: Kind>(graph: &Graph) -> K::Engine {
+    let partition = Partition::new(graph, vec![0; graph.nodes()], 1, Order::Locality).unwrap();
+    K::engine(&World::solo(), partition.part(0))
 }
 
-#[test]
-fn vector_operations_on_every_engine() {
-    let world = World::solo();
+fn normals(step: u64, count: usize) -> Vec<f64> {
+    let stream = Stream::new(4, Purpose::Test, step);
+    (0..count as u64).map(|i| stream.normal(i, 0)).collect()
+}
+
+fn block<E: Engine>(engine: &E, columns: usize, values: &[f64]) -> E::Block {
+    let mut block = engine.zeros(columns);
+    engine.upload(values, &mut block);
+    block
+}
+
+/// `y = y x² + √x`, with `Σ log x`.
+struct Work;
+
+impl Pointwise<1, 1> for Work {
+    fn apply<V: Arithmetic>(&self, [y]: [V; 1], [x]: [V; 1]) -> [V; 1] {
+        [y * x.copy() * x.copy() + x.sqrt()]
+    }
+    fn summand<V: Arithmetic>(&self, _: &[V; 1], [x]: &[V; 1]) -> Option<V> {
+        Some(x.copy().ln())
+    }
+}
+
+/// What an engine must bring, one by one, against plain loops.
+fn the_core<K: Kind>() {
     // Short, and long enough for several chunks and threads.
     for nodes in [30, 9_000] {
-        let graph = graphs::random(nodes, nodes, false, 8);
-        let partition = Partition::new(&graph, vec![0; nodes], 1, Order::Locality).unwrap();
-        let part = || partition.part(0);
-        check_vector_operations(&Native::<f64>::new(world.clone(), part()).unwrap(), 1e-14);
-        check_vector_operations(&Native::<f32>::new(world.clone(), part()).unwrap(), 1e-6);
-        #[cfg(feature = "torch")]
-        {
-            use dgmrf::field::torch::Torch;
-            let cpu = tch::Device::Cpu;
-            check_vector_operations(&Torch::<f64>::new(world.clone(), part(), cpu).unwrap(), 1e-14);
-            check_vector_operations(&Torch::<f32>::new(world.clone(), part(), cpu).unwrap(), 1e-6);
+        let engine = &alone::<K>(&graphs::random(nodes, nodes, false, 8));
+        let (columns, cells) = (7, 7 * nodes);
+        let close = |name: &str, found: &[f64], expected: &dyn Fn(usize) -> f64| {
+            let expected: Vec<f64> = (0..found.len()).map(expected).collect();
+            let error = relative_error(found, &expected);
+            assert!(error <= 10.0 * K::ROUNDING, "{}, {name}: {error:.1e}", K::NAME);
+        };
+        let [x, y, z] = [0, 1, 2].map(|step| normals(step, cells));
+        let [a, b, c] = [3, 4, 5].map(|step| normals(step, columns));
+        let [v, w] = [6, 7].map(|step| normals(step, nodes));
+        let (bx, by) = (block(engine, columns, &x), block(engine, columns, &y));
+        let (bv, bw) = (block(engine, 1, &v), engine.node_field(&w));
+        close("upload", &engine.download(&bx), &|k| x[k]);
+
+        let mut out = block(engine, columns, &z);
+        engine.combine(&a, &bx, &b, &by, &c, &mut out);
+        let combined = |k: usize| {
+            let column = k % columns;
+            a[column] * x[k] + b[column] * y[k] + c[column] * z[k]
+        };
+        close("combine", &engine.download(&out), &combined);
+
+        let row = |k: usize| k / columns;
+        let one = |_: usize| 1.0;
+        type Factor<'a> = &'a dyn Fn(usize) -> f64;
+        let (fx, fy): (Factor, Factor) = (&|k| x[k], &|k| y[k]);
+        let (fv, fw): (Factor, Factor) = (&|k| v[row(k)], &|k| w[row(k)]);
+        let factors = [
+            (&bx, fx, Some(&by), fy),
+            (&bv, fv, Some(&by), fy),
+            (&bx, fx, Some(&bw), fw),
+            (&bv, fv, Some(&bw), fw),
+            (&bx, fx, None, &one as Factor),
+            (&bv, fv, None, &one as Factor),
+        ];
+        for (left, l, right, r) in factors {
+            for (beta, alpha) in [(0.0, 1.5), (-0.5, 1.0)] {
+                let mut out = block(engine, columns, &z);
+                engine.product(beta, alpha, left, right, &mut out);
+                let expected = |k: usize| beta * z[k] + alpha * l(k) * r(k);
+                close("product", &engine.download(&out), &expected);
+            }
         }
+
+        let mut dots = vec![0.0; columns];
+        engine.dots(&bx, &bx, &mut dots);
+        let column = |c: usize| (0..nodes).map(move |i| i * columns + c);
+        close("dots", &dots, &|c| column(c).map(|k| x[k] * x[k]).sum());
+        let mut sums = engine.zeros(1);
+        engine.row_sums(&bx, &mut sums);
+        close("row sums", &engine.download(&sums), &|i| x[i * columns..][..columns].iter().sum());
+
+        // Columns into a block that has become narrower.
+        let mut narrow = block(engine, columns, &x);
+        engine.resize(&mut narrow, 5);
+        assert_eq!(engine.columns(&narrow), 5);
+        engine.upload(&y[..5 * nodes], &mut narrow);
+        engine.copy_columns(&bx, &mut narrow, &[(6, 0), (1, 4), (1, 2)]);
+        close("columns", &engine.download(&narrow), &|k| match k % 5 {
+            0 => x[k / 5 * columns + 6],
+            2 | 4 => x[k / 5 * columns + 1],
+            _ => y[k],
+        });
+
+        for draw in [Draw::Normal, Draw::Rademacher] {
+            let stream = Stream::new(9, Purpose::Test, 1);
+            let mut out = engine.zeros(columns);
+            engine.fill(draw, stream, 61, &mut out);
+            let ids = engine.part().owned_ids();
+            close("fill", &engine.download(&out), &|k| {
+                let (id, column) = (ids[row(k)].into(), 61 + (k % columns) as u64);
+                match draw {
+                    Draw::Normal => stream.normal(id, column),
+                    Draw::Rademacher => stream.rademacher(id, column),
+                }
+            });
+        }
+
+        let positive: Vec<f64> = x.iter().map(|x| 0.5 + x.abs()).collect();
+        let (mut changed, given) = (block(engine, columns, &y), block(engine, columns, &positive));
+        let sum = engine.pointwise(&Work, [&mut changed], [&given]);
+        let expected = |k: usize| y[k] * positive[k] * positive[k] + positive[k].sqrt();
+        close("pointwise", &engine.download(&changed), &expected);
+        close("its sum", &[sum], &|_| positive.iter().map(|x| x.ln()).sum());
+    }
+}
+
+/// `A x` and `(A ∘ A) x`, on several ranks.
+fn sums_of_neighbours<K: Kind>() {
+    on_ranks(&K::path("sums_of_neighbours"), &[1, 2, 3], |world| {
+        for weighted in [false, true] {
+            let graph = graphs::random(60, 90, weighted, 3);
+            let (parts, columns, nodes) = (world.size(), 3, graph.nodes());
+            let case = Case::random(graph, parts, 1, Gamma::Free, columns, 3);
+            let mut engine = K::engine(world, case.part(world.rank(), parts));
+            let (x, ids) = (case.values(1), engine.part().owned_ids().to_vec());
+            let mut bx = engine.zeros(columns);
+            engine.upload(&world.scatter_rows(&ids, Some(&x), columns), &mut bx);
+            for power in [1, 2] {
+                let mut out = engine.zeros(columns);
+                engine.neighbour_sums(power == 2, &mut bx, &mut out);
+                let rows = engine.download(&out);
+                let found = world.gather_rows(&ids, &rows, columns, nodes).expect("all rows");
+                let sum = |k: usize| -> f64 {
+                    let neighbours = case.graph.weighted_neighbours(k / columns);
+                    neighbours
+                        .map(|(j, w)| w.powi(power) * x[j as usize * columns + k % columns])
+                        .sum()
+                };
+                let expected: Vec<f64> = (0..x.len()).map(sum).collect();
+                if let Some(found) = found {
+                    let error = relative_error(&found, &expected);
+                    assert!(error < 10.0 * K::ROUNDING, "{}, power {power}: {error:.1e}", K::NAME);
+                }
+            }
+        }
+        Vec::new()
+    });
+}
+
+/// A layer squared by one engine and applied by another, which has never squared its weights, once
+/// read beyond the weights. It must do as the other engine does.
+#[test]
+fn a_layer_squared_by_another_engine() {
+    let graph = graphs::random(50, 70, true, 6);
+    let [mut first, mut second] = [0; 2].map(|_| alone::<support::engines::NativeF64>(&graph));
+    let (mut layer, mut squared) = (first.new_layer(), first.new_layer());
+    let c = Coefficients { alpha: 1.2, rho: 0.6, gamma: 0.4, bias: 0.3 };
+    first.prepare(&c, &mut layer);
+    first.square(&layer, &mut squared);
+    let mut h = block(&first, 3, &normals(1, 150));
+    let mut found = [first.zeros(3), first.zeros(3)];
+    second.layer(&squared, false, &mut h, &mut found[1]);
+    first.layer(&squared, false, &mut h, &mut found[0]);
+    let [first, second] = [first.download(&found[0]), second.download(&found[1])];
+    assert_eq!(first, second);
+}
+
+/// A layer or a block of another graph is refused before anything is read.
+#[test]
+fn layers_and_blocks_of_other_graphs_are_refused() {
+    let engine = |nodes| alone::<support::engines::NativeF64>(&graphs::random(nodes, 40, true, 2));
+    for others in [20, 60] {
+        let (mut engine, other) = (engine(40), engine(others));
+        let (mut own, mut foreign) = (engine.new_layer(), other.new_layer());
+        let c = Coefficients { alpha: 1.2, rho: 0.6, gamma: 0.4, bias: 0.3 };
+        engine.prepare(&c, &mut own);
+        other.prepare(&c, &mut foreign);
+        let mut run = |layer: &dgmrf::field::Layer<_>, strange: bool| {
+            let mut h = if strange { other.zeros(3) } else { engine.zeros(3) };
+            let mut out = engine.zeros(3);
+            let apply = || engine.layer(layer, true, &mut h, &mut out);
+            std::panic::catch_unwind(std::panic::AssertUnwindSafe(apply)).is_err()
+        };
+        assert!(!run(&own, false), "the engine's own layer");
+        assert!(run(&foreign, false), "a layer for {others} nodes");
+        assert!(run(&own, true), "a block of {others} nodes");
     }
 }
 

@@ -4,7 +4,7 @@
 mod support;
 
 use dgmrf::comm::World;
-use dgmrf::field::{native::Native, rowwise::Rowwise};
+use dgmrf::field::{Engine, native::Native};
 use dgmrf::graph::Graph;
 use dgmrf::likelihood::Observations;
 use dgmrf::logdet::{Source, Spectrum};
@@ -106,7 +106,7 @@ impl Case {
             .part(world.rank())
     }
 
-    fn problem<E: Rowwise>(&self, engine: &E) -> Problem<E> {
+    fn problem<E: Engine>(&self, engine: &E) -> Problem<E> {
         let degree = self.graph.degrees();
         let mut a = vec![vec![0.0; NODES]; NODES];
         for (i, row) in a.iter_mut().enumerate() {
@@ -128,7 +128,7 @@ impl Case {
         Problem::new(data, features, spectrum).unwrap()
     }
 
-    fn score<E: Rowwise>(&self, engine: &mut E, options: &score::Options) -> (Vec<f64>, Vec<f64>) {
+    fn score<E: Engine>(&self, engine: &mut E, options: &score::Options) -> (Vec<f64>, Vec<f64>) {
         let problem = self.problem(engine);
         let p = &self.parameters;
         let mut score = Score::new(engine, &problem, p, options).unwrap();
@@ -200,7 +200,7 @@ fn the_evidence_is_that_of_the_dense_model() {
 }
 
 /// Score, evidence and a few steps of a fit.
-fn summary<E: Rowwise>(case: &Case, engine: &mut E) -> Vec<f64> {
+fn summary<E: Engine>(case: &Case, engine: &mut E) -> Vec<f64> {
     let (mut all, _) = case.score(engine, &Default::default());
     let problem = case.problem(engine);
     let shape = Shape { layers: 2, bias: true, gamma: Gamma::Free, sigma: None };

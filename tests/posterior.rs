@@ -4,7 +4,7 @@ mod support;
 
 use dgmrf::CgError;
 use dgmrf::comm::World;
-use dgmrf::field::{Engine, native::Native, rowwise::Rowwise};
+use dgmrf::field::{Engine, native::Native};
 use dgmrf::graph::Graph;
 use dgmrf::likelihood::{Curvature, Gaussian, Observations};
 use dgmrf::model::{Gamma, Model};
@@ -187,7 +187,7 @@ fn check_solutions<E: Engine>(case: &Case, engine: &mut E, what: &str, names: &[
 
 /// A check of a case on some engine.
 trait Check {
-    fn on<E: Rowwise>(&self, case: &Case, engine: &mut E, what: &str) -> Vec<f64>;
+    fn on<E: Engine>(&self, case: &Case, engine: &mut E, what: &str) -> Vec<f64>;
 }
 
 /// Checks the native engine; torch has to agree with it on `alike`, a shorter check (a tensor
@@ -219,7 +219,7 @@ fn on_all_engines(
 struct Solutions(&'static [&'static str]);
 
 impl Check for Solutions {
-    fn on<E: Rowwise>(&self, case: &Case, engine: &mut E, what: &str) -> Vec<f64> {
+    fn on<E: Engine>(&self, case: &Case, engine: &mut E, what: &str) -> Vec<f64> {
         check_solutions(case, engine, what, self.0)
     }
 }
@@ -518,7 +518,7 @@ fn dense_posterior(case: &Case, features: usize, prior_precision: f64) -> (Vec<f
 }
 
 /// Posterior of a case on an engine, gathered on rank 0: mean, variance, its error, samples.
-fn posterior_of<E: Rowwise>(
+fn posterior_of<E: Engine>(
     case: &Case,
     engine: &mut E,
     features: usize,
@@ -558,7 +558,7 @@ fn posterior_of<E: Rowwise>(
 struct Posteriors(&'static [(usize, f64)], &'static [Variance], usize);
 
 impl Check for Posteriors {
-    fn on<E: Rowwise>(&self, case: &Case, engine: &mut E, what: &str) -> Vec<f64> {
+    fn on<E: Engine>(&self, case: &Case, engine: &mut E, what: &str) -> Vec<f64> {
         let mut all = Vec::new();
         for &(features, prior_precision) in self.0 {
             let (mean, variance) = dense_posterior(case, features, prior_precision);

@@ -6,7 +6,6 @@ use crate::comm::World;
 use crate::config::{Device, Engine};
 use crate::dataset::DatasetFile;
 use crate::error::{Error, Result};
-use crate::field::rowwise::Rowwise;
 use crate::logdet::{self, Estimate, Method, Options, Source, lanczos, power_series};
 use crate::partition;
 use crate::run::engine::{Work, with_engine};
@@ -224,7 +223,7 @@ struct Compare<'a> {
 impl Work for Compare<'_> {
     type Output = (logdet::Loaded, f64);
 
-    fn on<E: Rowwise>(self, mut engine: E) -> Result<Self::Output> {
+    fn on<E: crate::field::Engine>(self, mut engine: E) -> Result<Self::Output> {
         let begun = Instant::now();
         let loaded = if self.fresh {
             let spectrum = logdet::compute(&mut engine, &self.options)?;

@@ -102,6 +102,7 @@ pub fn main() -> ExitCode {
 
 /// A reader that goes away (`dgmrf info | head`) ends the program quietly, as users expect of any
 /// command; the Rust runtime would turn it into a panic.
+#[allow(unsafe_code, reason = "the C library's call, before any thread is started")]
 fn end_on_broken_pipe() {
     // SAFETY: restores the default action of a signal before any thread is started.
     unsafe { libc::signal(libc::SIGPIPE, libc::SIG_DFL) };

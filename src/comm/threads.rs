@@ -33,8 +33,8 @@ pub(super) fn allowed_cores() -> u64 {
     print
 }
 
-/// Sizes the thread pools of this process (rayon, and libtorch where it is built in). To be called
-/// once, after [`World::init`], because only then the number of local ranks is known.
+/// Sizes the thread pool of this process. To be called once, after [`World::init`], because only
+/// then the number of local ranks is known.
 pub fn configure(world: &World, threads: Option<usize>) -> Result<usize> {
     let threads = match threads {
         Some(0) => return Err(Error::Setting("threads must be at least 1".into())),
@@ -46,7 +46,5 @@ pub fn configure(world: &World, threads: Option<usize>) -> Result<usize> {
         .use_current_thread() // the thread that talks to MPI works too, instead of watching
         .build_global()
         .map_err(|e| Error::Setting(format!("cannot start {threads} threads: {e}")))?;
-    #[cfg(feature = "torch")]
-    tch::set_num_threads(threads as i32);
     Ok(threads)
 }

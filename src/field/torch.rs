@@ -7,10 +7,10 @@
 //!
 //! Not done: pinned staging buffers, and GPU-aware MPI.
 
-mod rowwise;
-
-use super::native::Scalar;
-use super::{Coefficients, Engine, LayerSums, Output};
+use super::{
+    Arithmetic, Coefficients, Draw, Engine, ForwardOutput, Layer, LayerSums, Pointwise, Recurrence,
+    Scalar,
+};
 use crate::comm::World;
 use crate::comm::halo::HaloExchange;
 use crate::error::{Error, Result};
@@ -29,9 +29,9 @@ pub struct Torch<T: Scalar> {
     /// Adjacency rows of interior nodes (columns: owned rows) and of boundary nodes (all rows).
     interior: Option<Tensor>,
     boundary: Option<Tensor>,
-    /// The same with the squares of the weights, once they are asked for.
+    /// Both with the squares of the weights, once they are asked for.
     squared: Option<[Option<Tensor>; 2]>,
-    /// Columns `[rows, 1]` in double precision.
+    /// Columns `[owned, 1]` in double precision.
     degree: Tensor,
     log_degree: Tensor,
     /// Original ids `[owned, 1]` as 64-bit integers.
@@ -40,16 +40,6 @@ pub struct Torch<T: Scalar> {
     exchange: HaloExchange,
     send: Vec<T>,
     receive: Vec<T>,
-}
-
-/// A layer made ready: columns `[rows, 1]` of `s` and `s / d`.
-pub struct Layer {
-    scale: Tensor,
-    ratio: Tensor,
-    rho: f64,
-    bias: f64,
-    /// Whether edges count with the squares of their weights ([`Engine::square`]).
-    squared: bool,
 }
 
 /// The device of a rank: its share of the GPUs of the machine, or the CPU.
@@ -68,13 +58,15 @@ pub fn device_of(world: &World, choice: super::Device) -> Result<Device> {
 }
 
 impl<T: Scalar + tch::kind::Element> Torch<T> {
-    /// An engine for the part of this rank.
+    /// An engine for the part of this rank. On the CPU it computes on as many threads as the native
+    /// engine would.
     pub fn new(world: Rc<World>, part: Part, device: Device) -> Result<Self> {
+        tch::set_num_threads(rayon::current_num_threads() as i32);
         let exchange = HaloExchange::new(world.clone(), part.halo.clone())?;
         let send_rows: Vec<i64> = part.halo.send_order().map(i64::from).collect();
         let ids: Vec<i64> = part.owned_ids().iter().map(|&id| i64::from(id)).collect();
         let column = |values: &[f64]| Tensor::from_slice(values).view([-1, 1]).to_device(device);
-        let degree = column(&part.degree);
+        let degree = column(&part.degree[..part.owned]);
         let torch_error = |e| Error::Setting(format!("libtorch: {e}"));
         let matrix = |rows, columns| csr::<T>(&part, rows, columns, device).map_err(torch_error);
         Ok(Torch {
@@ -98,32 +90,37 @@ impl<T: Scalar + tch::kind::Element> Torch<T> {
         block.narrow(0, 0, self.part.owned as i64)
     }
 
-    /// Row values of the owned rows only.
-    fn owned_rows(&self, rows: &Tensor) -> Tensor {
-        rows.narrow(0, 0, self.part.owned as i64)
+    /// Writes the owned rows of a block.
+    fn set(&self, block: &mut Tensor, values: &Tensor) {
+        self.owned(block).copy_(values);
     }
 
-    /// `A (c ∘ x)` on owned rows, `c` a column or nothing; fills the halo of `x` on the way.
-    fn gather(
-        &mut self,
-        x: &mut Tensor,
-        c: Option<&Tensor>,
-        squared: bool,
-        phase: Phase,
-    ) -> Tensor {
+    /// The sums of all columns of some products, by one transfer to the host.
+    fn column_sums<const N: usize>(&self, products: [Tensor; N], sums: &mut [f64]) {
+        let all = products.map(|product| product.sum_dim_intlist(0i64, false, Kind::Double));
+        Tensor::cat(&all, 0).to_device(Device::Cpu).copy_data(sums, sums.len());
+    }
+
+    /// One number per column, in the precision of the engine.
+    fn numbers(&self, values: &[f64]) -> Tensor {
+        Tensor::from_slice(values).to_kind(T::KIND).to_device(self.device)
+    }
+
+    /// `A x` on owned rows; fills the halo of `x` on the way.
+    fn gather(&mut self, x: &mut Tensor, squared: bool, phase: Phase) -> Tensor {
         let columns = x.size()[1] as usize;
         let packing = profile::start();
         let packed = x.index_select(0, &self.send_rows).to_device(Device::Cpu).contiguous();
         let values = packed.numel();
-        self.send.resize(values, T::from_f64(0.0));
+        self.send.resize(values, T::ZERO);
         packed.copy_data(&mut self.send, values);
-        self.receive.resize(self.part.halo_rows() * columns, T::from_f64(0.0));
+        self.receive.resize(self.part.halo_rows() * columns, T::ZERO);
         profile::stop(Phase::HaloPack, packing, (2 * values * T::BYTES) as u64, 0);
 
-        let scaled = |rows: Tensor| match c {
-            Some(c) => &rows * c.narrow(0, 0, rows.size()[0]),
-            None => rows,
-        };
+        if squared && self.squared.is_none() {
+            let squares = |matrix: &Option<Tensor>| matrix.as_ref().map(squared_values);
+            self.squared = Some([squares(&self.interior), squares(&self.boundary)]);
+        }
         let mine = self.owned(x);
         let [interior, boundary] = match &self.squared {
             Some([interior, boundary]) if squared => [interior, boundary],
@@ -131,7 +128,7 @@ impl<T: Scalar + tch::kind::Element> Torch<T> {
         };
         let inner = self.exchange.run(columns, &self.send, &mut self.receive, |_| {
             let timer = profile::start();
-            let inner = interior.as_ref().map(|a| a.mm(&scaled(mine)));
+            let inner = interior.as_ref().map(|a| a.mm(&mine));
             profile::stop(phase, timer, 0, 0);
             inner
         });
@@ -141,11 +138,17 @@ impl<T: Scalar + tch::kind::Element> Torch<T> {
             let mut place = x.narrow(0, self.part.owned as i64, self.part.halo_rows() as i64);
             place.copy_(&halo.to_device(self.device));
         }
-        let outer = boundary.as_ref().map(|a| a.mm(&scaled(x.shallow_clone())));
+        let outer = boundary.as_ref().map(|a| a.mm(x));
         let parts: Vec<Tensor> = [inner, outer].into_iter().flatten().collect();
         let gathered = Tensor::cat(&parts, 0);
         profile::stop(phase, timer, 0, 0);
         gathered
+    }
+
+    /// `A (s ∘ g / d)` on owned rows.
+    fn transposed_sums(&mut self, l: &Layer<Tensor>, g: &Tensor, phase: Phase) -> Tensor {
+        let mut weighted = g * &l.ratio;
+        self.gather(&mut weighted, l.squared, phase)
     }
 
     /// 64 random bits per owned node, `word` of the stream: [`Stream::bits`] in tensor arithmetic.
@@ -162,6 +165,39 @@ impl<T: Scalar + tch::kind::Element> Torch<T> {
             },
             |x, mask| x.bitwise_xor(mask),
         )
+    }
+
+    fn fill_signs(&self, stream: Stream, first: u64, block: &Tensor) {
+        let columns = block.size()[1] as u64;
+        let rows = self.owned(block);
+        let mut column = first;
+        while column < first + columns {
+            let here = (64 - column % 64).min(first + columns - column);
+            let shifts: Vec<i64> = (0..here).map(|c| (column % 64 + c) as i64).collect();
+            let shifts = Tensor::from_slice(&shifts).to_device(self.device);
+            let bit = self.bits(stream, column / 64).bitwise_right_shift(&shifts).bitwise_and(1);
+            let mut place = rows.narrow(1, (column - first) as i64, here as i64);
+            place.copy_(&(bit * -2 + 1));
+            column += here;
+        }
+    }
+
+    fn fill_normals(&self, stream: Stream, first: u64, block: &Tensor) {
+        let columns = block.size()[1] as u64;
+        let rows = self.owned(block);
+        let mut pair = first / 2;
+        while 2 * pair < first + columns {
+            let radius = ((self.uniform(stream, 2 * pair) * -1.0 + 1.0).log() * -2.0).sqrt();
+            let angle = self.uniform(stream, 2 * pair + 1) * std::f64::consts::TAU;
+            for (column, value) in
+                [(2 * pair, &radius * angle.cos()), (2 * pair + 1, &radius * angle.sin())]
+            {
+                if (first..first + columns).contains(&column) {
+                    rows.narrow(1, (column - first) as i64, 1).copy_(&value);
+                }
+            }
+            pair += 1;
+        }
     }
 
     fn uniform(&self, stream: Stream, column: u64) -> Tensor {
@@ -266,186 +302,133 @@ impl<T: Scalar + tch::kind::Element> Engine for Torch<T> {
         values
     }
 
-    fn rows(&self, values: &[f64]) -> Tensor {
-        assert_eq!(values.len(), self.part.ids.len(), "one value per local row");
-        Tensor::from_slice(values).view([-1, 1]).to_kind(T::KIND).to_device(self.device)
-    }
-
-    fn set_rows(&self, values: &[f64], rows: &mut Tensor) {
-        *rows = self.rows(values);
-    }
-
-    fn fill_rademacher(&self, stream: Stream, first: u64, block: &mut Tensor) {
+    fn fill(&self, draw: Draw, stream: Stream, first: u64, block: &mut Tensor) {
         let timer = profile::start();
-        let columns = block.size()[1] as u64;
-        let rows = self.owned(block);
-        let mut column = first;
-        while column < first + columns {
-            let here = (64 - column % 64).min(first + columns - column);
-            let shifts: Vec<i64> = (0..here).map(|c| (column % 64 + c) as i64).collect();
-            let shifts = Tensor::from_slice(&shifts).to_device(self.device);
-            let bit = self.bits(stream, column / 64).bitwise_right_shift(&shifts).bitwise_and(1);
-            let mut place = rows.narrow(1, (column - first) as i64, here as i64);
-            place.copy_(&(bit * -2 + 1));
-            column += here;
+        match draw {
+            Draw::Normal => self.fill_normals(stream, first, block),
+            Draw::Rademacher => self.fill_signs(stream, first, block),
         }
         profile::stop(Phase::Random, timer, 0, 0);
     }
 
-    fn fill_normal(&self, stream: Stream, first: u64, block: &mut Tensor) {
-        let timer = profile::start();
-        let columns = block.size()[1] as u64;
-        let rows = self.owned(block);
-        let mut pair = first / 2;
-        while 2 * pair < first + columns {
-            let radius = ((self.uniform(stream, 2 * pair) * -1.0 + 1.0).log() * -2.0).sqrt();
-            let angle = self.uniform(stream, 2 * pair + 1) * std::f64::consts::TAU;
-            for (column, value) in
-                [(2 * pair, &radius * angle.cos()), (2 * pair + 1, &radius * angle.sin())]
-            {
-                if (first..first + columns).contains(&column) {
-                    rows.narrow(1, (column - first) as i64, 1).copy_(&value);
-                }
-            }
-            pair += 1;
+    fn neighbour_sums(&mut self, squared: bool, x: &mut Tensor, out: &mut Tensor) {
+        let sums = self.gather(x, squared, Phase::Layer);
+        self.set(out, &sums);
+    }
+
+    fn row_sums(&self, x: &Tensor, sums: &mut Tensor) {
+        self.set(sums, &self.owned(x).sum_dim_intlist(1i64, true, T::KIND));
+    }
+
+    fn product(&self, beta: f64, alpha: f64, a: &Tensor, b: Option<&Tensor>, y: &mut Tensor) {
+        let a = self.owned(a) * alpha;
+        let product = b.map_or_else(|| a.shallow_clone(), |b| &a * self.owned(b));
+        let sum = if beta == 0.0 { product } else { product + self.owned(y) * beta };
+        self.set(y, &sum);
+    }
+
+    fn pointwise<W: Pointwise<C, G>, const C: usize, const G: usize>(
+        &self,
+        work: &W,
+        changed: [&mut Tensor; C],
+        given: [&Tensor; G],
+    ) -> f64 {
+        let before = changed.each_ref().map(|block| self.owned(block));
+        let given = given.map(|block| self.owned(block));
+        let sum = work.summand(&before, &given);
+        let sum = sum.map_or(0.0, |terms| terms.sum(Kind::Double).double_value(&[]));
+        let after = work.apply(before, given);
+        for (block, values) in changed.into_iter().zip(after) {
+            self.set(block, &values);
         }
-        profile::stop(Phase::Random, timer, 0, 0);
+        sum
     }
 
-    fn new_layer(&self) -> Layer {
-        let rows = self.part.ids.len() as i64;
-        let column = || Tensor::zeros([rows, 1], (T::KIND, self.device));
-        Layer { scale: column(), ratio: column(), rho: 0.0, bias: 0.0, squared: false }
-    }
-
-    fn prepare(&self, c: &Coefficients, layer: &mut Layer) {
+    fn prepare(&self, c: &Coefficients, layer: &mut Layer<Tensor>) {
         let scale = (&self.log_degree * c.gamma + c.alpha.ln()).exp();
-        layer.ratio = (&scale / &self.degree).to_kind(T::KIND);
-        layer.scale = scale.to_kind(T::KIND);
-        (layer.rho, layer.bias) = (c.rho, c.bias);
+        self.set(&mut layer.ratio, &(&scale / &self.degree));
+        self.set(&mut layer.scale, &scale);
+        (layer.rho, layer.bias, layer.squared) = (c.rho, c.bias, false);
     }
 
-    fn square(&mut self, layer: &Layer, squared: &mut Layer) {
-        if self.squared.is_none() {
-            let squares = |matrix: &Option<Tensor>| matrix.as_ref().map(squared_values);
-            self.squared = Some([squares(&self.interior), squares(&self.boundary)]);
-        }
-        squared.scale = layer.scale.square();
-        squared.ratio = layer.ratio.square();
-        (squared.rho, squared.bias, squared.squared) = (layer.rho * layer.rho, 0.0, true);
-    }
-
-    fn random_walk(&self) -> Layer {
-        let ratio = self.degree.reciprocal().to_kind(T::KIND);
-        Layer { scale: ratio.zeros_like(), ratio, rho: 1.0, bias: 0.0, squared: false }
-    }
-
-    fn layer(&mut self, l: &Layer, with_bias: bool, h: &mut Tensor, out: &mut Tensor) {
-        let gathered = self.gather(h, None, l.squared, Phase::Layer);
+    fn layer(&mut self, l: &Layer<Tensor>, with_bias: bool, h: &mut Tensor, out: &mut Tensor) {
+        let sums = self.gather(h, l.squared, Phase::Layer);
         let bias = if with_bias { l.bias } else { 0.0 };
-        let own = self.owned(h) * self.owned_rows(&l.scale);
-        let made = own + gathered * (self.owned_rows(&l.ratio) * l.rho) + bias;
-        self.owned(out).copy_(&made);
+        let own = self.owned(h) * self.owned(&l.scale);
+        self.set(out, &(own + sums * (self.owned(&l.ratio) * l.rho) + bias));
     }
 
-    fn adjoint(&mut self, l: &Layer, g: &mut Tensor, out: &mut Tensor) {
-        let gathered = self.gather(g, Some(&l.ratio), l.squared, Phase::Adjoint);
-        self.owned(out).copy_(&(self.owned(g) * self.owned_rows(&l.scale) + gathered * l.rho));
+    fn adjoint(&mut self, l: &Layer<Tensor>, g: &mut Tensor, out: &mut Tensor) {
+        let sums = self.transposed_sums(l, g, Phase::Adjoint);
+        self.set(out, &(self.owned(g) * self.owned(&l.scale) + sums * l.rho));
     }
 
     fn adjoint_with_sums(
         &mut self,
-        l: &Layer,
+        l: &Layer<Tensor>,
         with_bias: bool,
         g: &mut Tensor,
         input: &Tensor,
-        output: Output<'_, Tensor>,
+        output: ForwardOutput<'_, Tensor>,
         out: &mut Tensor,
     ) -> LayerSums {
-        let gathered = self.gather(g, Some(&l.ratio), l.squared, Phase::Gradient);
+        let gathered = self.transposed_sums(l, g, Phase::Gradient);
         let bias = if with_bias { l.bias } else { 0.0 };
         let g = self.owned(g);
         let gu = match output {
-            Output::Cotangent => &g * (&g - bias),
-            Output::Block(output) => &g * (self.owned(output) - bias),
-            Output::Dots(a, b) => self.owned(a) * self.owned(b),
+            ForwardOutput::Cotangent => &g * (&g - bias),
+            ForwardOutput::Block(output) => &g * (self.owned(output) - bias),
+            ForwardOutput::RowDots(a, b) => self.owned(a) * self.owned(b),
         };
         let gu = gu.to_kind(Kind::Double);
         let sums = Tensor::stack(
             &[
                 gu.sum(Kind::Double),
                 (&gathered * self.owned(input)).sum(Kind::Double),
-                (gu * self.owned_rows(&self.log_degree)).sum(Kind::Double),
+                (gu * &self.log_degree).sum(Kind::Double),
                 g.sum(Kind::Double),
             ],
             0,
         );
-        self.owned(out).copy_(&(g * self.owned_rows(&l.scale) + gathered * l.rho));
+        self.set(out, &(g * self.owned(&l.scale) + gathered * l.rho));
         let mut host = [0.0; 4];
         sums.to_device(Device::Cpu).copy_data(&mut host, 4); // one transfer for all four
         LayerSums { alpha: host[0], rho: host[1], gamma: host[2], bias: host[3] }
     }
 
     fn dots(&self, x: &Tensor, y: &Tensor, dots: &mut [f64]) {
-        let (x, y) = (self.owned(x).to_kind(Kind::Double), self.owned(y).to_kind(Kind::Double));
-        let sums = (x * y).sum_dim_intlist(0i64, false, Kind::Double);
-        sums.to_device(Device::Cpu).copy_data(dots, dots.len());
+        let [x, y] = [x, y].map(|block| self.owned(block).to_kind(Kind::Double));
+        self.column_sums([x * y], dots);
     }
 
     fn krylov(
         &mut self,
-        turn: Option<[&[f64]; 3]>,
+        recurrence: Option<Recurrence<'_>>,
         x: &mut Tensor,
         z: &mut Tensor,
         sums: &mut [f64],
     ) {
-        let row = |a: &[f64]| Tensor::from_slice(a).to_kind(T::KIND).to_device(self.device);
-        let kept = turn.map(|[a, b, c]| {
-            let next = self.owned(z) * row(a) + self.owned(x) * row(b);
-            self.owned(z).copy_(&next);
+        let last = recurrence.map(|Recurrence { a, b, c }| {
+            let next = self.owned(z) * self.numbers(a) + self.owned(x) * self.numbers(b);
+            self.set(z, &next);
             std::mem::swap(x, z);
-            self.owned(z) * row(c)
+            self.owned(z) * self.numbers(c)
         });
-        let sum = self.gather(x, None, false, Phase::Layer);
-        let product = sum / self.owned_rows(&self.degree);
-        self.owned(z).copy_(&match kept {
-            Some(kept) => product + kept,
-            None => product,
-        });
+        let product = self.gather(x, false, Phase::Layer) / &self.degree;
+        self.set(z, &last.map_or_else(|| product.shallow_clone(), |last| &product + last));
         let [x, z] = [x, z].map(|block| self.owned(block).to_kind(Kind::Double));
-        let weighted = &z * self.owned_rows(&self.degree);
-        let sum = |products: Tensor| products.sum_dim_intlist(0i64, false, Kind::Double);
-        let all =
-            [sum(&x * &x * self.owned_rows(&self.degree)), sum(&weighted * x), sum(weighted * z)];
-        // One transfer for all.
-        Tensor::cat(&all, 0).to_device(Device::Cpu).copy_data(sums, sums.len());
+        let (dx, dz) = (&x * &self.degree, &z * &self.degree);
+        self.column_sums([&dx * &x, dx * &z, dz * &z], sums);
     }
 
     fn combine(&self, a: &[f64], x: &Tensor, b: &[f64], y: &Tensor, c: &[f64], z: &mut Tensor) {
-        let row = |a: &[f64]| Tensor::from_slice(a).to_kind(T::KIND).to_device(self.device);
-        let mut z = self.owned(z);
-        let made = &z * row(c) + self.owned(x) * row(a) + self.owned(y) * row(b);
-        z.copy_(&made);
+        let [a, b, c] = [a, b, c].map(|numbers| self.numbers(numbers));
+        let sum = self.owned(x) * a + self.owned(y) * b + self.owned(z) * c;
+        self.set(z, &sum);
     }
 
     fn axpy(&self, a: &[f64], x: &Tensor, y: &mut Tensor) {
-        let a = Tensor::from_slice(a).to_kind(T::KIND).to_device(self.device);
-        let _ = self.owned(y).addcmul_(&self.owned(x), &a);
-    }
-
-    fn aypx(&self, a: &[f64], x: &Tensor, y: &mut Tensor) {
-        let a = Tensor::from_slice(a).to_kind(T::KIND).to_device(self.device);
-        let mut y = self.owned(y);
-        let made = self.owned(x) + &y * a;
-        y.copy_(&made);
-    }
-
-    fn scale_rows(&self, w: &Tensor, x: &Tensor, y: &mut Tensor) {
-        self.owned(y).copy_(&(self.owned(x) * self.owned_rows(w)));
-    }
-
-    fn add_scaled_rows(&self, w: &Tensor, x: &Tensor, y: &mut Tensor) {
-        let _ = self.owned(y).addcmul_(&self.owned(x), &self.owned_rows(w));
+        let _ = self.owned(y).addcmul_(&self.owned(x), &self.numbers(a));
     }
 
     fn copy_columns(&self, x: &Tensor, y: &mut Tensor, pairs: &[(usize, usize)]) {
@@ -458,10 +441,7 @@ impl<T: Scalar + tch::kind::Element> Engine for Torch<T> {
 
     fn step_dots(&self, w: &Tensor, p: &Tensor, s: &Tensor, r: &Tensor, dots: &mut [f64]) {
         let [w, p, s, r] = [w, p, s, r].map(|block| self.owned(block).to_kind(Kind::Double));
-        let sums = [&p * &s, &s * &s * &w, &r * &r * &w]
-            .map(|products| products.sum_dim_intlist(0i64, false, Kind::Double));
-        // One transfer for all.
-        Tensor::cat(&sums, 0).to_device(Device::Cpu).copy_data(dots, dots.len());
+        self.column_sums([p * &s, &s * &s * &w, &r * &r * &w], dots);
     }
 
     fn step(
@@ -473,13 +453,48 @@ impl<T: Scalar + tch::kind::Element> Engine for Torch<T> {
         x: &mut Tensor,
         r: &mut Tensor,
     ) {
-        let numbers =
-            |values: &[f64]| Tensor::from_slice(values).to_kind(T::KIND).to_device(self.device);
-        let (alpha, beta) = (numbers(alpha), numbers(beta));
-        let (mut p, mut r) = (self.owned(p), self.owned(r));
-        let _ = self.owned(x).addcmul_(&p, &alpha);
+        let alpha = self.numbers(alpha);
+        let mut r = self.owned(r);
+        let _ = self.owned(x).addcmul_(&self.owned(p), &alpha);
         let _ = r.addcmul_(&self.owned(s), &-alpha);
-        let turned = &r * self.owned_rows(w) + &p * beta;
-        p.copy_(&turned);
+        let next = &r * self.owned(w) + self.owned(p) * self.numbers(beta);
+        self.set(p, &next);
+    }
+
+    fn subtract_linear(&self, f: &Tensor, a: &[f64], base: &Tensor, out: &mut Tensor) {
+        let columns = self.columns(base) as i64;
+        let a = Tensor::from_slice(a).view([-1, columns]).to_device(self.device);
+        let linear = self.owned(f).to_kind(Kind::Double).mm(&a);
+        self.set(out, &(self.owned(base) - linear));
+    }
+
+    fn project(&self, f: &Tensor, v: &Tensor, out: &mut [f64]) {
+        let f = self.owned(f).to_kind(Kind::Double);
+        let sums = f.tr().mm(&self.owned(v).to_kind(Kind::Double)).view([-1]);
+        sums.to_device(Device::Cpu).contiguous().copy_data(out, out.len());
+    }
+}
+
+impl Arithmetic for Tensor {
+    fn copy(&self) -> Tensor {
+        self.shallow_clone()
+    }
+    fn number(&self, value: f64) -> Tensor {
+        Tensor::from(value).to_kind(self.kind())
+    }
+    fn sqrt(self) -> Tensor {
+        Tensor::sqrt(&self)
+    }
+    fn exp(self) -> Tensor {
+        Tensor::exp(&self)
+    }
+    fn ln(self) -> Tensor {
+        self.log()
+    }
+    fn ln_1p(self) -> Tensor {
+        self.log1p()
+    }
+    fn positive_part(self) -> Tensor {
+        self.clamp_min(0.0)
     }
 }

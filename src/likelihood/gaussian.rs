@@ -2,7 +2,7 @@
 
 use super::ObservedFields;
 use crate::error::{Error, Result};
-use crate::field::rowwise::Residual;
+use crate::field::Residual;
 
 /// `y_i = x_i + ε_i` with independent `ε_i ~ N(0, σ²)` at the observed nodes:
 ///

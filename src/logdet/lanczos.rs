@@ -18,7 +18,7 @@
 
 use super::moments;
 use super::probes::{self, Probes};
-use crate::field::Engine;
+use crate::field::{Engine, Recurrence};
 use crate::linalg::{Tridiagonal, gauss_rules};
 use crate::progress::Progress;
 
@@ -156,8 +156,8 @@ fn advance<E: Engine>(
     let [mut a, mut b, mut c] = [0, 1, 2].map(|_| vec![0.0; columns]);
     let mut norm_before = vec![0.0; columns];
     for k in 0..steps {
-        let turn = (k > 0).then_some([&a[..], &b[..], &c[..]]);
-        engine.krylov(turn, &mut block.now, &mut block.next, &mut sums);
+        let recurrence = (k > 0).then_some(Recurrence { a: &a, b: &b, c: &c });
+        engine.krylov(recurrence, &mut block.now, &mut block.next, &mut sums);
         engine.world().sum(&mut sums);
         for (p, made) in made.iter_mut().enumerate() {
             let [xx, xz, zz] = [0, 1, 2].map(|which| sums[which * columns + p]);

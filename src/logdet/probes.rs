@@ -18,7 +18,7 @@ pub(super) fn width(left: usize) -> usize {
 
 /// What probes need on an engine.
 pub(super) struct Probes<E: Engine> {
-    inverse_root_degree: E::Rows,
+    inverse_root_degree: E::Block,
 }
 
 /// Two blocks of probes: where they are, and where they go.
@@ -30,9 +30,10 @@ pub(super) struct Block<B> {
 
 impl<E: Engine> Probes<E> {
     pub fn new(engine: &E) -> Self {
-        let degree = &engine.part().degree;
-        let inverse_root: Vec<f64> = degree.iter().map(|d| 1.0 / d.sqrt()).collect();
-        Probes { inverse_root_degree: engine.rows(&inverse_root) }
+        let part = engine.part();
+        let degree = part.degree[..part.owned].iter();
+        let inverse_root: Vec<f64> = degree.map(|d| 1.0 / d.sqrt()).collect();
+        Probes { inverse_root_degree: engine.node_field(&inverse_root) }
     }
 
     /// Probes `first..first + columns` at their start: `now = D^-½ u` with `u` random signs. The

@@ -15,7 +15,7 @@ mod start;
 pub use file::{ModelFile, Standardise};
 pub use gamma::Gamma;
 pub use layer::{LayerParameters, LayerSpec, LogDet, Parameter};
-pub use stack::{After, Stack};
+pub use stack::Stack;
 pub use start::LayerStart;
 
 use crate::error::{Error, Result};

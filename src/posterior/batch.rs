@@ -3,7 +3,7 @@
 
 use super::{Choice, Linear, MeanSource, Options, Precision, Preconditioner, Problem, draw};
 use crate::error::{CgError, Error, Result};
-use crate::field::rowwise::Rowwise;
+use crate::field::Engine;
 use crate::likelihood::ObservedFields;
 use crate::random::{Purpose, Stream};
 use crate::solver::{Refusal, cg, schwarz};
@@ -16,7 +16,7 @@ fn jacobi_budget(nodes: usize, layers: usize) -> usize {
 }
 
 /// Blocks of a batch: right-hand sides `b` are made from `w` and `v`, solutions are in `x`.
-pub(super) struct Batch<E: Rowwise> {
+pub(super) struct Batch<E: Engine> {
     w: E::Block,
     v: E::Block,
     b: E::Block,
@@ -38,7 +38,7 @@ pub(super) struct Batch<E: Rowwise> {
     pub refusal: Option<Refusal>,
 }
 
-impl<E: Rowwise> Batch<E> {
+impl<E: Engine> Batch<E> {
     /// Room for `columns` columns, of which `samples` are samples in the first batch.
     pub fn new(
         engine: &mut E,

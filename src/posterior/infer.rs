@@ -5,7 +5,6 @@ use super::conditional::{self, Conditionals};
 use super::{Choice, Features, Precision, Variance, exact};
 use crate::error::{Error, Result};
 use crate::field::Engine;
-use crate::field::rowwise::Rowwise;
 use crate::likelihood::{Gaussian, Observations};
 use crate::memory;
 use crate::model::layer::LogScale;
@@ -105,7 +104,7 @@ pub type Keep<'k> = &'k mut dyn FnMut(usize, usize, &[f64]) -> Result<()>;
 const LIMIT: usize = 100_000_000;
 
 /// Computes the posterior. All ranks call it.
-pub fn infer<E: Rowwise>(
+pub fn infer<E: Engine>(
     engine: &mut E,
     problem: &Problem<E>,
     options: &Options,

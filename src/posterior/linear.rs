@@ -13,7 +13,7 @@
 
 use super::Precision;
 use crate::error::{Error, Result};
-use crate::field::rowwise::Rowwise;
+use crate::field::Engine;
 use faer::linalg::solvers::{Llt, Solve};
 use faer::{Mat, Side};
 
@@ -29,7 +29,7 @@ pub struct Features {
 }
 
 /// Features on an engine, and the blocks that eliminating them takes.
-pub struct Linear<E: Rowwise> {
+pub struct Linear<E: Engine> {
     count: usize,
     prior_precision: f64,
     /// `F`.
@@ -53,7 +53,7 @@ pub struct Linear<E: Rowwise> {
     back: Vec<(usize, usize)>,
 }
 
-impl<E: Rowwise> Linear<E> {
+impl<E: Engine> Linear<E> {
     /// For blocks `[mean | features | samples]`; `noise(f, k)` is the standard normal number (or
     /// sign) of feature `f` in sample `k`.
     pub fn new(

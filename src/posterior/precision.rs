@@ -16,16 +16,15 @@ pub struct Precision<E: Engine> {
     stack: Stack<E>,
     /// `G x` between the two halves of a product.
     image: E::Block,
-    /// `m` of this rank's rows, halo included (where it is not used).
+    /// `m` of the owned rows.
     mask: Vec<f64>,
     /// `W` and `W^½`.
-    weight: E::Rows,
-    root_weight: E::Rows,
-    /// Scratch for row values.
+    weight: E::Block,
+    root_weight: E::Block,
+    /// Scratch for node values.
     host: Vec<f64>,
     curvature: Curvature,
     coefficients: Vec<Coefficients>,
-    owned: usize,
 }
 
 impl<E: Engine> Precision<E> {
@@ -33,18 +32,16 @@ impl<E: Engine> Precision<E> {
     pub fn new(engine: &E, layers: usize, observed: &[bool]) -> Self {
         let part = engine.part();
         assert_eq!(observed.len(), part.owned, "a mark for each owned row");
-        let mut mask: Vec<f64> = observed.iter().map(|&o| f64::from(u8::from(o))).collect();
-        mask.resize(part.ids.len(), 0.0);
+        let mask: Vec<f64> = observed.iter().map(|&o| f64::from(u8::from(o))).collect();
         Precision {
             stack: Stack::new(engine, layers, 0),
             image: engine.zeros(0),
-            weight: engine.rows(&mask),
-            root_weight: engine.rows(&mask),
+            weight: engine.node_field(&mask),
+            root_weight: engine.node_field(&mask),
             host: mask.clone(),
             mask,
             curvature: Curvature { diagonal: 1.0, root: 1.0 },
             coefficients: Vec::new(),
-            owned: part.owned,
         }
     }
 
@@ -54,11 +51,11 @@ impl<E: Engine> Precision<E> {
         self.coefficients.clear();
         self.coefficients.extend((0..model.layers.len()).map(|l| model.coefficients(l)));
         self.curvature = curvature;
-        for (rows, weight) in
+        for (field, weight) in
             [(&mut self.weight, curvature.diagonal), (&mut self.root_weight, curvature.root)]
         {
             self.host.iter_mut().zip(&self.mask).for_each(|(h, m)| *h = weight * m);
-            engine.set_rows(&self.host, rows);
+            engine.upload(&self.host, field);
         }
     }
 
@@ -96,7 +93,7 @@ impl<E: Engine> Precision<E> {
     /// The diagonal of `W` at the owned rows.
     pub fn weight(&self) -> impl Iterator<Item = f64> {
         let weight = self.curvature.diagonal;
-        self.mask[..self.owned].iter().map(move |m| weight * m)
+        self.mask.iter().map(move |m| weight * m)
     }
 
     /// The layers' coefficients.

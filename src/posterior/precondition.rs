@@ -109,7 +109,7 @@ impl<E: Engine> Precondition<E> for Preconditioner<E> {
         }
     }
 
-    fn diagonal(&self) -> Option<&E::Rows> {
+    fn diagonal(&self) -> Option<&E::Block> {
         match self {
             Self::Fixed(diagonal) => diagonal.diagonal(),
             Self::Jacobi(jacobi) => jacobi.inverse.diagonal(),

@@ -5,7 +5,7 @@ use crate::config::{self, Config, Precision};
 #[cfg(not(feature = "torch"))]
 use crate::error::Error;
 use crate::error::Result;
-use crate::field::rowwise::Rowwise;
+use crate::field::Engine;
 use crate::field::{Device, native::Native};
 use crate::partition::Part;
 use std::rc::Rc;
@@ -15,7 +15,7 @@ pub trait Work {
     /// What comes out.
     type Output;
     /// Does the work on this engine. Called by all ranks.
-    fn on<E: Rowwise>(self, engine: E) -> Result<Self::Output>;
+    fn on<E: Engine>(self, engine: E) -> Result<Self::Output>;
 }
 
 /// Does `work` in double precision on the engine of the user's choice. All ranks call it.

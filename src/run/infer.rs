@@ -8,7 +8,7 @@ use crate::config::{self, Config};
 use crate::dataset::{DatasetFile, Header};
 use crate::error::{Error, Result, WithPath};
 use crate::field::Device;
-use crate::field::rowwise::Rowwise;
+use crate::field::Engine;
 use crate::likelihood::{Gaussian, Observations};
 use crate::model::ModelFile;
 use crate::partition;
@@ -143,7 +143,7 @@ struct Job<'a> {
 impl Work for Job<'_> {
     type Output = posterior::Info;
 
-    fn on<E: Rowwise>(mut self, mut engine: E) -> Result<posterior::Info> {
+    fn on<E: Engine>(mut self, mut engine: E) -> Result<posterior::Info> {
         let features = self.values.features.take();
         let (world, plan, all) = (self.world, self.plan, self.header.nodes);
         let options = &plan.options;

@@ -4,7 +4,6 @@ use super::engine::{Work, with_precision};
 use crate::comm::World;
 use crate::config::{self, Device, Precision};
 use crate::error::Result;
-use crate::field::rowwise::Rowwise;
 use crate::field::{Engine, LayerSums};
 use crate::model::{Gamma, Model, Stack};
 use crate::partition::Part;
@@ -103,7 +102,7 @@ struct Measure<'a>(&'a Options);
 impl Work for Measure<'_> {
     type Output = Times;
 
-    fn on<E: Rowwise>(self, mut engine: E) -> Result<Times> {
+    fn on<E: Engine>(self, mut engine: E) -> Result<Times> {
         Ok(times(&mut engine, self.0))
     }
 }

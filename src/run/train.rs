@@ -7,7 +7,7 @@ use crate::comm::World;
 use crate::config::{Config, Method, Precision};
 use crate::dataset::{DatasetFile, Header};
 use crate::error::{Error, Result};
-use crate::field::rowwise::Rowwise;
+use crate::field::Engine;
 use crate::likelihood::Observations;
 use crate::logdet;
 use crate::model::{ModelFile, Standardise};
@@ -111,7 +111,7 @@ struct Fitted {
 impl Work for Job<'_> {
     type Output = Fitted;
 
-    fn on<E: Rowwise>(self, mut engine: E) -> Result<Fitted> {
+    fn on<E: Engine>(self, mut engine: E) -> Result<Fitted> {
         let Job { world, config, data, resume, weighted, values } = self;
         let header = data.header();
         let options = settings::logdet(config, header.nodes);
@@ -131,7 +131,7 @@ impl Work for Job<'_> {
     }
 }
 
-fn by_marginal<E: Rowwise>(
+fn by_marginal<E: Engine>(
     engine: &mut E,
     config: &Config,
     problem: Problem<E>,
@@ -157,7 +157,7 @@ fn by_marginal<E: Rowwise>(
 }
 
 /// A fit where the share `M/N` of the nodes is observed.
-fn by_elbo<E: Rowwise>(
+fn by_elbo<E: Engine>(
     engine: &mut E,
     config: &Config,
     problem: Problem<E>,

@@ -11,11 +11,11 @@
 //! `(D + ρA) x = b` on a ring of four nodes, which is a layer with `α = γ = 1`:
 //!
 //! ```
-//! use dgmrf::{comm::World, field::{Coefficients, Engine, native::Native}, graph::EdgeList};
+//! use dgmrf::{comm::World, field::{Coefficients, Engine, Layer, native::Native}, graph::EdgeList};
 //! use dgmrf::partition::{Partition, order::Order};
 //! use dgmrf::solver::{Diagonal, Operator, cg};
 //!
-//! struct Shifted(<Native<f64> as Engine>::Layer);
+//! struct Shifted(Layer<Block>);
 //! impl Operator<Native<f64>> for Shifted {
 //!     fn apply(&mut self, engine: &mut Native<f64>, x: &mut Block, out: &mut Block) {
 //!         engine.layer(&self.0, false, x, out);

@@ -9,23 +9,23 @@ pub trait Precondition<E: Engine> {
 
     /// The diagonal of `M⁻¹`, where `M⁻¹` is diagonal: conjugate gradients then apply it in the
     /// passes that they make anyway, and need two blocks less.
-    fn diagonal(&self) -> Option<&E::Rows> {
+    fn diagonal(&self) -> Option<&E::Block> {
         None
     }
 }
 
 /// A diagonal preconditioner: the identity, or the inverse of a given diagonal (Jacobi).
 pub struct Diagonal<E: Engine> {
-    inverse: E::Rows,
-    /// The inverse of the diagonal, one value per local row.
+    inverse: E::Block,
+    /// The inverse of the diagonal, one value per owned row.
     host: Vec<f64>,
 }
 
 impl<E: Engine> Diagonal<E> {
     /// No preconditioner.
     pub fn identity(engine: &E) -> Self {
-        let host = vec![1.0; engine.part().ids.len()];
-        Diagonal { inverse: engine.rows(&host), host }
+        let host = vec![1.0; engine.part().owned];
+        Diagonal { inverse: engine.node_field(&host), host }
     }
 
     /// The inverse of a diagonal with one value per owned row.
@@ -39,10 +39,10 @@ impl<E: Engine> Diagonal<E> {
     pub fn set(&mut self, engine: &E, diagonal: &[f64]) {
         assert_eq!(diagonal.len(), engine.part().owned, "one value per owned row");
         self.host.iter_mut().zip(diagonal).for_each(|(h, d)| *h = 1.0 / d);
-        engine.set_rows(&self.host, &mut self.inverse);
+        engine.upload(&self.host, &mut self.inverse);
     }
 
-    /// The inverse of the diagonal, one value per owned row and whatever in the halo.
+    /// The inverse of the diagonal, one value per owned row.
     pub fn inverse(&self) -> &[f64] {
         &self.host
     }
@@ -53,7 +53,7 @@ impl<E: Engine> Precondition<E> for Diagonal<E> {
         engine.scale_rows(&self.inverse, r, z);
     }
 
-    fn diagonal(&self) -> Option<&E::Rows> {
+    fn diagonal(&self) -> Option<&E::Block> {
         Some(&self.inverse)
     }
 }

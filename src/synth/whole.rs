@@ -11,7 +11,7 @@ use crate::partition::{Partition, order::Order};
 /// Node values in the order of the graph.
 pub(super) type Block = <Native<f64> as Engine>::Block;
 /// A layer made ready.
-pub(super) type Layer = <Native<f64> as Engine>::Layer;
+pub(super) type Layer = crate::field::Layer<Block>;
 
 /// An engine for all nodes of a graph, in their order. Engines of graphs with the same nodes can
 /// share blocks.

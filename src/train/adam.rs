@@ -1,9 +1,9 @@
 //! Adam (Kingma and Ba, 2015), ours because its state must survive a restart bit for bit.
 //!
-//! The few parameters of the model live on the host ([`Adam::update`]); node fields are moved by the
-//! engine with the same numbers ([`crate::field::rowwise::Rowwise::adam`]).
+//! The few parameters of the model live on the host ([`Adam::update`]); node fields are moved on
+//! their engine (`node_fields.rs`). Both by one formula ([`AdamStep::apply`]).
 
-use crate::field::rowwise::AdamStep;
+use crate::field::Arithmetic;
 
 words! {
     /// How the learning rate changes over the run.
@@ -68,6 +68,32 @@ impl Options {
     }
 }
 
+/// One step of Adam (algorithm 1) with both bias corrections folded into two numbers:
+/// `p -= rate * m / (√v + epsilon)`.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct AdamStep {
+    /// `β₁`.
+    pub beta1: f64,
+    /// `β₂`.
+    pub beta2: f64,
+    /// `η √(1 − β₂ᵗ) / (1 − β₁ᵗ)`.
+    pub rate: f64,
+    /// `ε √(1 − β₂ᵗ)`.
+    pub epsilon: f64,
+}
+
+impl AdamStep {
+    /// A parameter and the moments of its gradient, `[p, m, v]`, after a step against gradient `g`.
+    #[inline(always)]
+    pub fn apply<V: Arithmetic>(&self, g: V, [p, m, v]: [V; 3]) -> [V; 3] {
+        let number = |value: f64| g.number(value);
+        let m = number(self.beta1) * m + number(1.0 - self.beta1) * g.copy();
+        let v = number(self.beta2) * v + number(1.0 - self.beta2) * g.copy() * g.copy();
+        let p = p - number(self.rate) * m.copy() / (v.copy().sqrt() + number(self.epsilon));
+        [p, m, v]
+    }
+}
+
 /// The moments of a parameter vector on the host.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Adam {
@@ -87,7 +113,7 @@ impl Adam {
     pub fn update(&mut self, step: &AdamStep, gradient: &[f64], parameters: &mut [f64]) {
         let moments = self.first.iter_mut().zip(&mut self.second);
         for ((p, &g), (m, v)) in parameters.iter_mut().zip(gradient).zip(moments) {
-            step.update(g, p, m, v);
+            [*p, *m, *v] = step.apply(g, [*p, *m, *v]);
         }
     }
 }

@@ -5,21 +5,22 @@
 //! ```
 //!
 //! Two estimators of the expectation: the paper's Gaussian samples, and one that takes the mean of
-//! `q` exactly and random signs for the deviations, `E‖g(x)‖² = ‖g(ν)‖² + E‖G S r‖²`, with the variance of
-//! the observed nodes in closed form for one layer in `G̃`. Both are unbiased, the second has far
-//! less noise. Gradients are analytic; a step makes one reduction.
+//! `q` exactly and random signs for the deviations, `E‖g(x)‖² = ‖g(ν)‖² + E‖G S r‖²`, with the
+//! variance of the observed nodes in closed form for one layer in `G̃`. Both are unbiased, the
+//! second has far less noise. Gradients are analytic; a step makes one reduction.
 
 use super::adam::{self, Adam};
 use super::fit::{Fit, Report};
 use super::joint::{self, Columns, Joint, layer_gradient};
 use super::linear::Linear;
+use super::node_fields::Moving;
 use super::smooth::Smooth;
 use super::start::{Start, start};
 use super::variational::Variational;
 use super::{Parameters, Problem, Shape};
 use crate::checkpoint::State;
 use crate::error::{Error, Result};
-use crate::field::rowwise::{Draw, Moving, Rowwise};
+use crate::field::{Draw, Engine};
 use crate::model::LayerParameters;
 use crate::random::{Purpose, Stream};
 use std::f64::consts::PI;
@@ -67,7 +68,7 @@ impl Default for Options {
 }
 
 /// A fit under way.
-pub struct Elbo<E: Rowwise> {
+pub struct Elbo<E: Engine> {
     options: Options,
     problem: Problem<E>,
     parameters: Parameters,
@@ -88,7 +89,7 @@ pub struct Elbo<E: Rowwise> {
 }
 
 /// The state at the best smoothed ELBO.
-struct Best<E: Rowwise> {
+struct Best<E: Engine> {
     vector: Vec<f64>,
     /// `ν` and the raw values of `ξ` and `τ`.
     fields: [E::Block; 3],
@@ -103,7 +104,7 @@ pub struct Info {
     pub converged: bool,
 }
 
-impl<E: Rowwise> Elbo<E> {
+impl<E: Engine> Elbo<E> {
     /// Ready to begin. All ranks call it.
     pub fn new(
         engine: &mut E,
@@ -211,7 +212,7 @@ impl<E: Rowwise> Elbo<E> {
             Estimator::Gaussian => {
                 self.q.draw(engine, Draw::Normal, stream, true, &mut self.x);
                 let (x, gx) = (&mut self.x, &mut self.gx);
-                let pull = Some(self.q.pull(true));
+                let pull = Some(self.q.pull_back(true));
                 self.joint.add(engine, p, Columns::Samples, Some(data), x, pull, gx);
                 self.q.backward(engine, gx);
             }
@@ -221,7 +222,7 @@ impl<E: Rowwise> Elbo<E> {
                 self.q.draw(engine, Draw::Rademacher, stream, false, &mut self.x);
                 let observed = (!self.q.knows_variance()).then_some(data);
                 let (x, gx) = (&mut self.x, &mut self.gx);
-                let pull = Some(self.q.pull(false));
+                let pull = Some(self.q.pull_back(false));
                 self.joint.add(engine, p, Columns::Deviations, observed, x, pull, gx);
                 self.q.backward(engine, gx);
                 let variance = self.q.add_variance(engine, precision, &data.mask);
@@ -231,7 +232,7 @@ impl<E: Rowwise> Elbo<E> {
     }
 }
 
-impl<E: Rowwise> Fit<E> for Elbo<E> {
+impl<E: Engine> Fit<E> for Elbo<E> {
     fn steps(&self) -> u64 {
         self.step
     }

@@ -3,7 +3,8 @@
 //! From `p(y) = p(y, x) / p(x | y)` at the posterior mean `x = μ`:
 //!
 //! ```text
-//! log p(y | θ) = −½ ‖g(μ)‖² − ½ σ⁻² Σ m (y − μ)² + Σ_l log|det G_l| − M log σ − ½ log det Q̃ − ½ M log 2π
+//! log p(y | θ) = −½ ‖g(μ)‖² − ½ σ⁻² Σ m (y − μ)² + Σ_l log|det G_l|
+//!              − M log σ − ½ log det Q̃ − ½ M log 2π
 //! ```
 //!
 //! The determinant is `log det Q̃ = Σ log D_ii + tr log(D^-½ Q̃ D^-½)` with the preconditioner's
@@ -15,7 +16,7 @@
 use super::score::Score;
 use super::{Parameters, Problem};
 use crate::error::{CgError, Result};
-use crate::field::rowwise::Rowwise;
+use crate::field::Engine;
 use crate::posterior::Preconditioner;
 use crate::random::{Purpose, Stream};
 use crate::solver::cg;
@@ -51,7 +52,7 @@ pub struct Evidence {
 const STEPS: usize = 400;
 
 /// Estimates the evidence at the parameters of the last evaluation of `score`. All ranks call it.
-pub fn evidence<E: Rowwise>(
+pub fn evidence<E: Engine>(
     engine: &mut E,
     problem: &Problem<E>,
     score: &mut Score<E>,
@@ -69,8 +70,7 @@ pub fn evidence<E: Rowwise>(
     let mut log_diagonal = [diagonal.iter().map(|d| d.ln()).sum::<f64>()];
     world.sum(&mut log_diagonal);
     diagonal.iter_mut().for_each(|d| *d = d.max(0.0).sqrt());
-    diagonal.resize(part.ids.len(), 0.0);
-    let root = engine.rows(&diagonal);
+    let root = engine.node_field(&diagonal);
 
     let [mut z, mut b, mut x] = [0; 3].map(|_| engine.zeros(probes));
     engine.fill_rademacher(Stream::new(options.seed, Purpose::Score, 3), 0, &mut z);

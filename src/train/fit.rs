@@ -3,11 +3,11 @@
 use super::Parameters;
 use crate::checkpoint::State;
 use crate::error::Result;
-use crate::field::rowwise::Rowwise;
+use crate::field::Engine;
 
 /// A method of fitting, as the loop around it sees it ([`super::session`]). All ranks call all of
 /// it.
-pub trait Fit<E: Rowwise> {
+pub trait Fit<E: Engine> {
     /// Steps done.
     fn steps(&self) -> u64;
 

@@ -3,7 +3,8 @@
 //! With `z = g(x)`, `N` nodes and `M` of them observed (paper, Eq. 8):
 //!
 //! ```text
-//! −log p(y, x) = ½ ‖z‖² − Σ_l log|det G_l| + ½ σ⁻² Σ_i m_i (y_i − x_i)² + M log σ + ½ (N + M) log 2π
+//! −log p(y, x) = ½ ‖z‖² − Σ_l log|det G_l| + ½ σ⁻² Σ_i m_i (y_i − x_i)²
+//!                 + M log σ + ½ (N + M) log 2π
 //! ```
 //!
 //! The ELBO takes the expectation under `q`, Fisher's identity under the posterior; both come here
@@ -12,10 +13,10 @@
 //! together with whatever else it needs, and turned into value and gradient ([`finish`]).
 
 use super::Parameters;
-use crate::field::LayerSums;
-use crate::field::rowwise::{Pull, Rowwise};
+use super::fused_stack::{self, Tail};
+use crate::field::{Engine, LayerSums, PullBack};
 use crate::likelihood::ObservedFields;
-use crate::model::{After, LayerParameters, LogDet, Stack};
+use crate::model::{LayerParameters, LogDet, Stack};
 
 /// What the columns of a block are.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -30,7 +31,7 @@ pub enum Columns {
 }
 
 /// Collects the sums of one evaluation; owns the blocks between layers.
-pub struct Joint<E: Rowwise> {
+pub struct Joint<E: Engine> {
     mean: Stack<E>,
     /// Whether `mean` knows the parameters: not every evaluation needs it.
     mean_ready: bool,
@@ -43,7 +44,7 @@ pub struct Joint<E: Rowwise> {
     misfit: f64,
 }
 
-impl<E: Rowwise> Joint<E> {
+impl<E: Engine> Joint<E> {
     /// For a model of `layers` layers and blocks of `columns` columns.
     pub fn new(engine: &E, layers: usize, columns: usize) -> Self {
         Joint {
@@ -68,8 +69,7 @@ impl<E: Rowwise> Joint<E> {
     /// Adds a block. Without data only `½ E ‖g(x)‖²` is taken in.
     ///
     /// `gx` becomes the gradient of `½ ‖g(x)‖² + ½ σ⁻² Σ m (y − x)²` in each column: that of the
-    /// expectation times the number of columns. Where it is to be pulled further, it goes there in
-    /// the same pass.
+    /// expectation times the number of columns. With `pull_back` it goes further in the same pass.
     #[allow(clippy::too_many_arguments)] // one pass, so one call
     pub fn add(
         &mut self,
@@ -78,7 +78,7 @@ impl<E: Rowwise> Joint<E> {
         columns: Columns,
         data: Option<&ObservedFields<E::Block>>,
         x: &mut E::Block,
-        pull: Option<Pull<'_, E::Block>>,
+        pull_back: Option<PullBack<'_, E::Block>>,
         gx: &mut E::Block,
     ) {
         let weight = 1.0 / engine.columns(x) as f64;
@@ -90,8 +90,9 @@ impl<E: Rowwise> Joint<E> {
         let whole = columns != Columns::Deviations;
         let sums = (weight, &mut self.sums[..]);
         let residual = data.map(|data| p.gaussian().residual(data, whole));
-        let after = After { residual, pull };
-        let (energy, misfit) = stack.energy(engine, &p.model, whole, sums, after, [x, gx]);
+        let tail = Tail { residual, pull_back };
+        let (energy, misfit) =
+            fused_stack::energy(stack, engine, &p.model, whole, sums, tail, [x, gx]);
         self.energy += weight * energy;
         self.misfit += weight * misfit;
     }

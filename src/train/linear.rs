@@ -6,14 +6,14 @@
 //! of Gaussians.
 
 use crate::error::{Error, Result};
-use crate::field::rowwise::Rowwise;
+use crate::field::Engine;
 use crate::likelihood::{Observations, ObservedFields};
 use crate::posterior::Features;
 use faer::linalg::solvers::Solve;
 use faer::{Mat, Side};
 
 /// Features on an engine, and `q(c)`.
-pub(super) struct Linear<E: Rowwise> {
+pub(super) struct Linear<E: Engine> {
     f: E::Block,
     prior_precision: f64,
     mean: Vec<f64>,
@@ -22,10 +22,10 @@ pub(super) struct Linear<E: Rowwise> {
     squares: Vec<f64>,
     /// The data less the linear model.
     residual: ObservedFields<E::Block>,
-    room: [E::Block; 2],
+    scratch: [E::Block; 2],
 }
 
-impl<E: Rowwise> Linear<E> {
+impl<E: Engine> Linear<E> {
     /// Begins at the least-squares fit of the observed data.
     pub fn new(engine: &E, features: &Features, data: &Observations<E>) -> Result<Self> {
         let count = features.count;
@@ -60,7 +60,7 @@ impl<E: Rowwise> Linear<E> {
             log_std: squares.iter().map(|s| -0.5 * (1.0 + s).ln()).collect(),
             squares,
             residual: ObservedFields { mask: block(), y: block() },
-            room: [block(), block()],
+            scratch: [block(), block()],
         };
         engine.copy_columns(&data.fields.mask, &mut linear.residual.mask, &[(0, 0)]);
         linear.residual_data(engine, &data.fields);
@@ -95,9 +95,9 @@ impl<E: Rowwise> Linear<E> {
         nu: &E::Block,
         sums: &mut [f64],
     ) {
-        let [difference, masked] = &mut self.room;
+        let [difference, masked] = &mut self.scratch;
         engine.combine(&[1.0], nu, &[-1.0], &self.residual.y, &[0.0], difference);
-        engine.product(0.0, 1.0, &data.mask, difference, masked);
+        engine.product(0.0, 1.0, &data.mask, Some(&*difference), masked);
         engine.project(&self.f, masked, sums);
     }
 

@@ -19,7 +19,7 @@ use super::start::{Start, start};
 use super::{Parameters, Problem, Shape};
 use crate::checkpoint::State;
 use crate::error::{Error, Result};
-use crate::field::rowwise::Rowwise;
+use crate::field::Engine;
 use crate::model::LayerParameters;
 use descent::{Anchor, Descent};
 
@@ -86,7 +86,7 @@ pub struct Info {
 }
 
 /// A fit under way.
-pub struct Marginal<E: Rowwise> {
+pub struct Marginal<E: Engine> {
     options: Options,
     shape: Shape,
     problem: Problem<E>,
@@ -117,7 +117,7 @@ struct Trial {
     vector: Vec<f64>,
 }
 
-impl<E: Rowwise> Marginal<E> {
+impl<E: Engine> Marginal<E> {
     /// Ready to begin. All ranks call it.
     pub fn new(
         engine: &mut E,
@@ -270,7 +270,7 @@ fn which(number: u64) -> Start {
 }
 
 /// A start, of which only what the data determine will move.
-fn begin<E: Rowwise>(engine: &E, shape: &Shape, seed: u64, number: u64) -> Parameters {
+fn begin<E: Engine>(engine: &E, shape: &Shape, seed: u64, number: u64) -> Parameters {
     Parameters { scales: false, ..start(engine, shape, seed, which(number)) }
 }
 
@@ -284,7 +284,7 @@ fn difference(a: &[f64], b: &[f64]) -> Vec<f64> {
     a.iter().zip(b).map(|(a, b)| a - b).collect()
 }
 
-fn new_score<E: Rowwise>(
+fn new_score<E: Engine>(
     engine: &mut E,
     problem: &Problem<E>,
     p: &Parameters,
@@ -296,7 +296,7 @@ fn new_score<E: Rowwise>(
     Score::new(engine, problem, p, &options)
 }
 
-impl<E: Rowwise> Fit<E> for Marginal<E> {
+impl<E: Engine> Fit<E> for Marginal<E> {
     fn steps(&self) -> u64 {
         self.step
     }

@@ -25,7 +25,7 @@
 use super::joint::{self, Columns, Joint};
 use super::{Parameters, Problem};
 use crate::error::{Error, Result};
-use crate::field::rowwise::Rowwise;
+use crate::field::{Engine, Residual};
 use crate::likelihood::ObservedFields;
 use crate::partition::Part;
 use crate::posterior::{Linear, MeanSource, Precision, Preconditioner};
@@ -61,7 +61,7 @@ pub struct Info {
 }
 
 /// The score at one `θ` after the other; owns all blocks that takes.
-pub struct Score<E: Rowwise> {
+pub struct Score<E: Engine> {
     options: Options,
     precision: Precision<E>,
     preconditioner: Preconditioner<E>,
@@ -89,7 +89,7 @@ pub struct Score<E: Rowwise> {
     gradient: Vec<f64>,
 }
 
-impl<E: Rowwise> Score<E> {
+impl<E: Engine> Score<E> {
     /// Room for a model of `layers` layers. All ranks call it.
     pub fn new(
         engine: &mut E,
@@ -209,8 +209,7 @@ impl<E: Rowwise> Score<E> {
                 engine.copy_columns(x, &mut self.mean, &[(0, 0)]);
                 self.joint.add(engine, p, Columns::Mean, None, &mut self.mean, None, of_mean);
                 engine.copy_columns(u, &mut self.mean, &[(0, 0)]);
-                let target = Some(&data.y);
-                field = engine.residual(0.0, &data.mask, target, &self.mean, of_mean);
+                field = misfit_of(engine, data, &self.mean, of_mean);
                 linear = terms.log_density();
             }
         }
@@ -307,8 +306,7 @@ impl<E: Rowwise> Score<E> {
         let mut freedom = engine.part().owned as f64 - energy;
         if let Some(linear) = &self.linear {
             engine.copy_columns(&self.with_features[0], &mut self.mean, &[(0, 0)]);
-            let target = Some(&data.y);
-            let misfit = engine.residual(0.0, &data.mask, target, &self.mean, of_mean);
+            let misfit = misfit_of(engine, data, &self.mean, of_mean);
             self.joint.add_misfit(misfit);
             // Once, and not on every rank.
             freedom += if engine.world().is_root() { linear.known_misfit() } else { 0.0 };
@@ -320,6 +318,17 @@ impl<E: Rowwise> Score<E> {
         let log_det = |l: usize| problem.spectrum.log_det(&p.model.layers[l], p.model.gamma);
         joint::finish(p, problem.data.count, &self.slots, log_det, &mut self.gradient);
     }
+}
+
+/// The local `Σ m (y − x)²`; `scratch` is as wide as `x`.
+fn misfit_of<E: Engine>(
+    engine: &E,
+    data: &ObservedFields<E::Block>,
+    x: &E::Block,
+    scratch: &mut E::Block,
+) -> f64 {
+    let residual = Residual { precision: 0.0, mask: &data.mask, target: Some(&data.y) };
+    engine.residual(&residual, x, scratch)
 }
 
 /// `√N e_i` in column `i`: the mean over columns of `wᵀ M w` is then the trace of `M`.

@@ -35,7 +35,7 @@ use super::fit::{Fit, Report};
 use super::journal::{Journal, Line};
 use crate::checkpoint::{self, Fingerprint};
 use crate::error::{Error, Result};
-use crate::field::rowwise::Rowwise;
+use crate::field::Engine;
 use crate::progress::Progress;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
@@ -149,7 +149,7 @@ pub struct Outcome {
 /// Takes a fit from its start, or from a checkpoint, to its end. A signal that announces the end of
 /// the job (SIGTERM, SIGUSR1) makes it [`Error::Interrupted`], after a checkpoint. All ranks call
 /// it.
-pub fn run<E: Rowwise, F: Fit<E>>(
+pub fn run<E: Engine, F: Fit<E>>(
     engine: &mut E,
     fit: &mut F,
     options: &Options,
@@ -238,7 +238,7 @@ fn stopped(error: Error, checkpoint: Option<u64>) -> Error {
     Error::Stopped { source: Box::new(error), checkpoint }
 }
 
-fn resume<E: Rowwise, F: Fit<E>>(
+fn resume<E: Engine, F: Fit<E>>(
     engine: &mut E,
     fit: &mut F,
     options: &Options,
@@ -284,7 +284,7 @@ fn same(then: &Fingerprint, now: &Fingerprint, path: &Path) -> Result<()> {
 }
 
 /// What the journal tells of a step.
-fn line<E: Rowwise, F: Fit<E>>(fit: &F, report: &Report, options: &Options, seconds: f64) -> Line {
+fn line<E: Engine, F: Fit<E>>(fit: &F, report: &Report, options: &Options, seconds: f64) -> Line {
     let p = fit.parameters();
     Line {
         step: fit.steps(),

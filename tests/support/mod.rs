@@ -1,8 +1,10 @@
 //! What several tests need: running a test body on MPI ranks, dense references, small graphs.
-#![allow(dead_code)] // each test binary uses its own selection
+#![allow(dead_code, unused_macros)] // each test binary uses its own selection
 
 pub mod counting;
 pub mod dense;
+#[macro_use]
+pub mod engines;
 pub mod graphs;
 
 use dgmrf::comm::World;

@@ -1,31 +1,40 @@
 //! Neighbour sums `Σ_j w_ij c_j x_j`, for some columns of some rows.
 
+#![allow(
+    unsafe_code,
+    reason = "entries and neighbours of checked rows, read without checking each again"
+)]
+
+use super::cover::Columns;
 use super::kernel::{AHEAD, Csr, LINE, prefetch, prefetch_row};
-use super::scalar::Scalar;
+use crate::field::Scalar;
 use pulp::{Simd, WithSimd};
+use std::marker::PhantomData;
 use std::ops::Range;
 
 /// What is made of the sums of a row on the spot.
-pub(super) trait End<T>: Copy {
+pub(super) trait RowEpilogue<T>: Copy {
     /// Row `i`: `own` is the input there, `sum` what was gathered.
-    fn row<const W: usize>(&self, i: usize, own: &[T; W], sum: [T; W]) -> [T; W];
+    ///
+    /// # Safety
+    /// The row must be one of those that [`super::kernel::check`] has verified.
+    unsafe fn apply<const W: usize>(&self, i: usize, own: &[T; W], sum: [T; W]) -> [T; W];
 }
 
-/// Nothing: the sums themselves.
+/// The sums themselves.
 #[derive(Clone, Copy)]
-pub(super) struct Bare;
+pub(super) struct RawSum;
 
-impl<T> End<T> for Bare {
+impl<T> RowEpilogue<T> for RawSum {
     #[inline(always)]
-    fn row<const W: usize>(&self, _: usize, _: &[T; W], sum: [T; W]) -> [T; W] {
+    unsafe fn apply<const W: usize>(&self, _: usize, _: &[T; W], sum: [T; W]) -> [T; W] {
         sum
     }
 }
 
-/// Gathers columns `tile` of `rows`.
+/// Gathers columns `tile` of `rows`, in widths for which the compiler keeps the sums in registers.
 ///
-/// Rows are taken 10, 8, 6, 4, 2 or 1 columns at a time (10 because the paper's runs draw ten
-/// samples): widths for which the compiler keeps the sums in registers.
+/// All that it reads without checking again must have been verified by [`super::kernel::check`].
 pub(super) struct Gather<'a, T, E> {
     pub csr: &'a Csr<T>,
     /// `c` of all rows that may be neighbours; one where absent.
@@ -36,87 +45,62 @@ pub(super) struct Gather<'a, T, E> {
     pub input: (&'a [T], usize),
     pub rows: Range<usize>,
     pub tile: Range<usize>,
-    pub end: E,
-    /// Where the rows go, `out.1` values apart, from column `out.2` on.
-    pub out: (&'a mut [T], usize, usize),
+    pub epilogue: E,
+    /// Where the rows go, and how many values they are apart there.
+    pub out: (&'a mut [T], usize),
 }
 
-impl<T: Scalar, E: End<T>> WithSimd for Gather<'_, T, E> {
+impl<T: Scalar, E: RowEpilogue<T>> WithSimd for Gather<'_, T, E> {
     type Output = ();
 
     #[inline(always)]
-    fn with_simd<S: Simd>(self, _: S) {
+    fn with_simd<S: Simd>(mut self, _: S) {
         match (self.factors.is_some(), !self.csr.weights.is_empty()) {
-            (false, false) => self.tiles::<S, false, false>(),
-            (false, true) => self.tiles::<S, false, true>(),
-            (true, false) => self.tiles::<S, true, false>(),
-            (true, true) => self.tiles::<S, true, true>(),
+            (false, false) => self.all::<S, false, false>(),
+            (false, true) => self.all::<S, false, true>(),
+            (true, false) => self.all::<S, true, false>(),
+            (true, true) => self.all::<S, true, true>(),
         }
     }
 }
 
-impl<T: Scalar, E: End<T>> Gather<'_, T, E> {
+impl<'a, T: Scalar, E: RowEpilogue<T>> Gather<'a, T, E> {
+    /// All columns of the tile.
     #[inline(always)]
-    fn tiles<S: Simd, const SCALED: bool, const WEIGHTED: bool>(mut self) {
-        match self.input.1 {
-            // A distance of rows that is known makes addresses cheap.
-            1 => self.pass::<S, 1, SCALED, WEIGHTED>(1, 0),
-            8 => self.pass::<S, 8, SCALED, WEIGHTED>(8, 0),
-            10 => self.pass::<S, 10, SCALED, WEIGHTED>(10, 0),
-            stride => {
-                let width = self.tile.len();
-                let mut first = 0;
-                while first < width {
-                    first += match width - first {
-                        8.. => {
-                            self.pass::<S, 8, SCALED, WEIGHTED>(stride, first);
-                            8
-                        }
-                        6.. => {
-                            self.pass::<S, 6, SCALED, WEIGHTED>(stride, first);
-                            6
-                        }
-                        4.. => {
-                            self.pass::<S, 4, SCALED, WEIGHTED>(stride, first);
-                            4
-                        }
-                        2.. => {
-                            self.pass::<S, 2, SCALED, WEIGHTED>(stride, first);
-                            2
-                        }
-                        _ => {
-                            self.pass::<S, 1, SCALED, WEIGHTED>(stride, first);
-                            1
-                        }
-                    };
-                }
-            }
-        }
+    fn all<S: Simd, const SCALED: bool, const WEIGHTED: bool>(&mut self) {
+        let (stride, width) = (self.input.1, self.tile.len());
+        Known::<S, _, SCALED, WEIGHTED>(self, PhantomData).passes(stride, width);
     }
+}
 
-    /// Columns `first..first + W` of the tile.
+/// A gather of which the compiler knows the units, and whether there are factors and weights.
+struct Known<'g, S, G, const SCALED: bool, const WEIGHTED: bool>(&'g mut G, PhantomData<S>);
+
+impl<T: Scalar, E: RowEpilogue<T>, S: Simd, const SCALED: bool, const WEIGHTED: bool> Columns
+    for Known<'_, S, Gather<'_, T, E>, SCALED, WEIGHTED>
+{
+    const WIDEST: usize = 8;
+
     #[inline(always)]
-    fn pass<S: Simd, const W: usize, const SCALED: bool, const WEIGHTED: bool>(
-        &mut self,
-        stride: usize,
-        first: usize,
-    ) {
-        let csr = self.csr;
-        let weights = if self.squared { &csr.squared[..] } else { &csr.weights[..] };
-        let factors = self.factors.unwrap_or(&[]);
-        let (out, out_stride, out_first) = (&mut *self.out.0, self.out.1, self.out.2);
+    fn pass<const W: usize>(&mut self, stride: usize, first: usize) {
+        let Gather { csr, factors, squared, ref input, ref rows, ref tile, epilogue, ref mut out } =
+            *self.0;
+        let weights = if squared { &csr.squared[..] } else { &csr.weights[..] };
+        let factors = factors.unwrap_or(&[]);
+        let (out, out_stride) = (&mut *out.0, out.1);
         // The one tile of a narrow block is all of it; said so that the compiler knows, too.
         let out_stride = if stride == W { W } else { out_stride };
-        let (input, end) = (self.input.0[self.tile.start + first..].as_ptr(), self.end);
+        let input = input.0[tile.start + first..].as_ptr();
         // Rows that share a line need not all ask for it.
         let sharing = if stride == W { (LINE / (W * T::BYTES)).max(1) } else { 1 };
         let ahead = AHEAD * out_stride;
-        let ends = csr.indptr[self.rows.start..=self.rows.end].windows(2);
-        let rows = self.rows.clone().zip(ends).zip(out.chunks_exact_mut(out_stride));
+        let ends = csr.indptr[rows.start..=rows.end].windows(2);
+        let rows = rows.clone().zip(ends).zip(out.chunks_exact_mut(out_stride));
         for ((i, ends), out) in rows {
             let row = ends[0] as usize..ends[1] as usize;
-            // Main memory is far: ask early for the next new row of the input, and carry the streams
-            // of output and indices over page ends, where the processor's own prefetching stops.
+            // Main memory is far: ask early for the next new row of the input, and carry the
+            // streams of output and indices over page ends, where the processor's own prefetching
+            // stops.
             if i.is_multiple_of(sharing) {
                 prefetch_row(input, i + csr.reach, stride);
                 prefetch(out.as_ptr(), ahead);
@@ -124,10 +108,10 @@ impl<T: Scalar, E: End<T>> Gather<'_, T, E> {
             }
             let mut sum = [T::ZERO; W];
             let mut add = |e: usize| {
-                // SAFETY: row pointers are ascending and end at the number of entries, of which each
-                // has its weight; every index names a row of the input that `kernel::check` has verified
-                // to be there, with its factor (`Csr::new`). Checking every row again costs a
-                // sixth of a layer that is in cache.
+                // SAFETY: row pointers are ascending and end at the number of entries, of which
+                // each has its weight; every index names a row of the input that `kernel::check`
+                // has verified to be there, with its factor (`Csr::new`). Checking every row again
+                // costs a sixth of a layer that is in cache.
                 let (j, mut factor) = unsafe {
                     let j = *csr.indices.get_unchecked(e) as usize;
                     (j, if SCALED { *factors.get_unchecked(j) } else { T::ONE })
@@ -140,11 +124,12 @@ impl<T: Scalar, E: End<T>> Gather<'_, T, E> {
                 // SAFETY: as above, and `first + W` lies within the tile.
                 let x: &[T; W] = unsafe { &*input.add(j * stride).cast() };
                 for c in 0..W {
-                    sum[c] = match WEIGHTED || SCALED {
-                        // In one instruction, on machines that have it.
-                        true if !S::IS_SCALAR => factor.mul_add(x[c], sum[c]),
-                        true => sum[c] + factor * x[c],
-                        false => sum[c] + x[c],
+                    sum[c] = if !(WEIGHTED || SCALED) {
+                        sum[c] + x[c]
+                    } else if S::IS_SCALAR {
+                        sum[c] + factor * x[c]
+                    } else {
+                        factor.mul_add(x[c], sum[c]) // one instruction
                     };
                 }
             };
@@ -159,8 +144,9 @@ impl<T: Scalar, E: End<T>> Gather<'_, T, E> {
             }
             // SAFETY: the input has all rows that are swept.
             let own: &[T; W] = unsafe { &*input.add(i * stride).cast() };
-            let at = out_first + first;
-            out[at..at + W].copy_from_slice(&end.row(i, own, sum));
+            // SAFETY: `kernel::check` has verified the rows.
+            let made = unsafe { epilogue.apply(i, own, sum) };
+            out[first..first + W].copy_from_slice(&made);
         }
     }
 }

@@ -1,26 +1,32 @@
-//! Gradients of layers: a transposed layer, the sums over rows that the gradient follows from, and what
-//! becomes of the result, row by row in vectors.
+//! Gradients of layers: a transposed layer, the sums over rows that the gradient follows from, and
+//! what becomes of the result, row by row in vectors.
+
+#![allow(unsafe_code, reason = "coefficients of checked rows, read without checking each again")]
 
 use super::kernel::{self, Csr};
 use super::lanes::{self, Lanes};
-use super::scalar::Scalar;
 use super::stencil::{Adjoint, Linear, Stencil, Totals, coefficient};
-use crate::field::LayerSums;
+use crate::field::{LayerSums, Scalar};
 use pulp::Simd;
 use std::ops::Range;
 
-/// [`Adjoint`] with the sums of [`LayerSums`], and with what becomes of the result, in the same pass.
+/// [`Adjoint`] with the sums of [`LayerSums`], and with what becomes of the result, in the same
+/// pass.
 #[derive(Clone, Copy)]
 pub(super) struct Gradient<'a, T, K, F> {
     pub adjoint: Adjoint<'a, T>,
     pub bias: T,
     pub log_degree: &'a [f64],
     pub input: &'a [T],
-    pub known: K,
-    pub fate: F,
+    pub forward: K,
+    pub epilogue: F,
 }
 
-impl<T: Scalar, K: Known<T>, F: Fate<T>> Stencil<T> for Gradient<'_, T, K, F> {
+impl<T: Scalar, K: Forward<T>, F: Epilogue<T>> Stencil<T> for Gradient<'_, T, K, F> {
+    fn squared(&self) -> bool {
+        Linear::squared(&self.adjoint)
+    }
+
     fn run(
         &self,
         csr: &Csr<T>,
@@ -33,33 +39,39 @@ impl<T: Scalar, K: Known<T>, F: Fate<T>> Stencil<T> for Gradient<'_, T, K, F> {
     }
 }
 
-impl<T: Scalar, K: Known<T>, F: Fate<T>> Gradient<'_, T, K, F> {
+impl<T: Scalar, K: Forward<T>, F: Epilogue<T>> Gradient<'_, T, K, F> {
     /// Blocks that are read row by row.
     #[inline(always)]
     pub fn blocks(&self) -> [&[T]; 2] {
-        [self.input, self.known.block()]
+        [self.input, self.forward.block()]
     }
 
-    /// The row at `place`: `own` is the cotangent there, `gathered` the sum `Σ_j w_ij (s_j/d_j) g_j`.
+    /// The row at `place`: `own` is the cotangent there, `gathered` the sum `Σ_j w_ij (s_j/d_j)
+    /// g_j`.
+    ///
+    /// # Safety
+    /// The row must be one that `kernel::check` has verified.
     #[inline(always)]
-    pub fn row<S: Simd, const N: usize>(
+    pub unsafe fn row<S: Simd, const N: usize>(
         &self,
         simd: S,
-        place: &Place<T, S, N>,
+        place: &Position<T, S, N>,
         own: &Row<T, S, N>,
         gathered: &Row<T, S, N>,
         sums: &mut Sums<T, S, N>,
-    ) -> Made<T, S, N> {
+    ) -> RowResult<T, S, N> {
         let input: Row<T, S, N> = place.at.map(|at| load(self.input, at));
-        let log_degree = coefficient(self.log_degree, place.i);
-        self.known.add(simd, place, own, (self.bias, log_degree), sums);
+        // SAFETY: the caller has verified the row.
+        let (log_degree, coefficients) =
+            unsafe { (coefficient(self.log_degree, place.i), self.adjoint.coefficients(place.i)) };
+        self.forward.add(simd, place, own, (self.bias, log_degree), sums);
         for v in 0..N {
             sums.rho[v] = T::fused(simd, gathered[v], input[v], sums.rho[v]);
             sums.bias[v] = T::plus(simd, sums.bias[v], own[v]);
         }
-        let [s, r, _] = self.adjoint.coefficients(place.i).map(|value| T::splat(simd, value));
+        let [s, r, _] = coefficients.map(|value| T::splat(simd, value));
         let g = |v: usize| T::fused(simd, r, gathered[v], T::times(simd, s, own[v]));
-        self.fate.meet(simd, place, &input, std::array::from_fn(g), sums)
+        self.epilogue.apply(simd, place, &input, std::array::from_fn(g), sums)
     }
 }
 
@@ -67,7 +79,7 @@ impl<T: Scalar, K: Known<T>, F: Fate<T>> Gradient<'_, T, K, F> {
 pub(super) type Row<T, S, const N: usize> = [<T as Lanes>::Vector<S>; N];
 
 /// Which columns of which row.
-pub(super) struct Place<T: Lanes, S: Simd, const N: usize> {
+pub(super) struct Position<T: Lanes, S: Simd, const N: usize> {
     /// The row.
     pub i: usize,
     /// Where the vectors begin, counted over the whole block.
@@ -78,7 +90,7 @@ pub(super) struct Place<T: Lanes, S: Simd, const N: usize> {
     pub fresh: Row<T, S, N>,
 }
 
-impl<T: Scalar, S: Simd, const N: usize> Place<T, S, N> {
+impl<T: Scalar, S: Simd, const N: usize> Position<T, S, N> {
     /// `Σ_c a_c b_c`.
     #[inline(always)]
     fn dot(&self, simd: S, a: &Row<T, S, N>, b: &Row<T, S, N>) -> T {
@@ -92,15 +104,15 @@ impl<T: Scalar, S: Simd, const N: usize> Place<T, S, N> {
 }
 
 /// What a stencil has made: the row, and its contributions to two node fields.
-pub(super) struct Made<T: Lanes, S: Simd, const N: usize> {
+pub(super) struct RowResult<T: Lanes, S: Simd, const N: usize> {
     pub row: Row<T, S, N>,
     pub fields: [T; 2],
 }
 
-impl<T: Scalar, S: Simd, const N: usize> Made<T, S, N> {
+impl<T: Scalar, S: Simd, const N: usize> RowResult<T, S, N> {
     #[inline(always)]
     fn row(row: Row<T, S, N>) -> Self {
-        Made { row, fields: [T::ZERO; 2] }
+        RowResult { row, fields: [T::ZERO; 2] }
     }
 }
 
@@ -140,7 +152,7 @@ impl<T: Scalar, S: Simd, const N: usize> Sums<T, S, N> {
         }
     }
 
-    /// Adds all lanes to `total` in double precision, leaving out the first `overlap` of each vector.
+    /// Adds all lanes to `total` in double precision, without the first `overlap` of each vector.
     #[inline(always)]
     pub fn add_to(&self, overlap: [usize; N], total: &mut Totals) {
         let sum = |row: &Row<T, S, N>| -> f64 {
@@ -158,7 +170,7 @@ impl<T: Scalar, S: Simd, const N: usize> Sums<T, S, N> {
 }
 
 /// What is known of the forward output `u + b`: the sums `Σ g u` and `Σ g u log d`.
-pub(super) trait Known<T: Scalar>: Sync + Copy {
+pub(super) trait Forward<T: Scalar>: Sync + Copy {
     /// The block that it is, if it is one.
     fn block(&self) -> &[T] {
         &[]
@@ -166,7 +178,7 @@ pub(super) trait Known<T: Scalar>: Sync + Copy {
     fn add<S: Simd, const N: usize>(
         &self,
         simd: S,
-        place: &Place<T, S, N>,
+        place: &Position<T, S, N>,
         own: &Row<T, S, N>,
         bias_and_log_degree: (T, f64),
         sums: &mut Sums<T, S, N>,
@@ -177,12 +189,12 @@ pub(super) trait Known<T: Scalar>: Sync + Copy {
 #[derive(Clone, Copy)]
 pub(super) struct Cotangent;
 
-impl<T: Scalar> Known<T> for Cotangent {
+impl<T: Scalar> Forward<T> for Cotangent {
     #[inline(always)]
     fn add<S: Simd, const N: usize>(
         &self,
         simd: S,
-        _place: &Place<T, S, N>,
+        _place: &Position<T, S, N>,
         own: &Row<T, S, N>,
         (bias, log_degree): (T, f64),
         sums: &mut Sums<T, S, N>,
@@ -193,9 +205,9 @@ impl<T: Scalar> Known<T> for Cotangent {
 
 /// The output is this block.
 #[derive(Clone, Copy)]
-pub(super) struct Output<'a, T>(pub &'a [T]);
+pub(super) struct Values<'a, T>(pub &'a [T]);
 
-impl<T: Scalar> Known<T> for Output<'_, T> {
+impl<T: Scalar> Forward<T> for Values<'_, T> {
     fn block(&self) -> &[T] {
         self.0
     }
@@ -203,7 +215,7 @@ impl<T: Scalar> Known<T> for Output<'_, T> {
     fn add<S: Simd, const N: usize>(
         &self,
         simd: S,
-        place: &Place<T, S, N>,
+        place: &Position<T, S, N>,
         own: &Row<T, S, N>,
         (bias, log_degree): (T, f64),
         sums: &mut Sums<T, S, N>,
@@ -217,12 +229,12 @@ impl<T: Scalar> Known<T> for Output<'_, T> {
 #[derive(Clone, Copy)]
 pub(super) struct Dots<'a, T>(pub &'a [T], pub &'a [T]);
 
-impl<T: Scalar> Known<T> for Dots<'_, T> {
+impl<T: Scalar> Forward<T> for Dots<'_, T> {
     #[inline(always)]
     fn add<S: Simd, const N: usize>(
         &self,
         _simd: S,
-        place: &Place<T, S, N>,
+        place: &Position<T, S, N>,
         _own: &Row<T, S, N>,
         (_, log_degree): (T, f64),
         sums: &mut Sums<T, S, N>,
@@ -236,39 +248,39 @@ impl<T: Scalar> Known<T> for Dots<'_, T> {
 }
 
 /// What becomes of a row `g` of the result, given the row `x` of the forward input.
-pub(super) trait Fate<T: Scalar>: Sync + Copy {
-    fn meet<S: Simd, const N: usize>(
+pub(super) trait Epilogue<T: Scalar>: Sync + Copy {
+    fn apply<S: Simd, const N: usize>(
         &self,
         simd: S,
-        place: &Place<T, S, N>,
+        place: &Position<T, S, N>,
         x: &Row<T, S, N>,
         g: Row<T, S, N>,
         sums: &mut Sums<T, S, N>,
-    ) -> Made<T, S, N>;
+    ) -> RowResult<T, S, N>;
 }
 
-/// It stays as it is.
+/// The row stays as it is.
 #[derive(Clone, Copy)]
-pub(super) struct Kept;
+pub(super) struct Identity;
 
-impl<T: Scalar> Fate<T> for Kept {
+impl<T: Scalar> Epilogue<T> for Identity {
     #[inline(always)]
-    fn meet<S: Simd, const N: usize>(
+    fn apply<S: Simd, const N: usize>(
         &self,
         _simd: S,
-        _place: &Place<T, S, N>,
+        _place: &Position<T, S, N>,
         _x: &Row<T, S, N>,
         g: Row<T, S, N>,
         _sums: &mut Sums<T, S, N>,
-    ) -> Made<T, S, N> {
-        Made::row(g)
+    ) -> RowResult<T, S, N> {
+        RowResult::row(g)
     }
 }
 
-/// A residual is added, and then it is pulled back through `x = mean + scale ∘ t`: `scale g` is kept, and
-/// the fields `Σ_c g` and `Σ_c g t`.
+/// A residual is added, and then the row is pulled back through `x = mean + scale ∘ t`: `scale g`
+/// is kept, and the fields `Σ_c g` and `Σ_c g t`.
 #[derive(Clone, Copy)]
-pub(super) struct Pulled<'a, T> {
+pub(super) struct PullBack<'a, T> {
     pub residual: Option<Residual<'a, T>>,
     /// Mean, zero when absent, and scale.
     pub through: Option<(Option<&'a [T]>, &'a [T])>,
@@ -282,16 +294,16 @@ pub(super) struct Residual<'a, T> {
     pub target: Option<&'a [T]>,
 }
 
-impl<T: Scalar> Fate<T> for Pulled<'_, T> {
+impl<T: Scalar> Epilogue<T> for PullBack<'_, T> {
     #[inline(always)]
-    fn meet<S: Simd, const N: usize>(
+    fn apply<S: Simd, const N: usize>(
         &self,
         simd: S,
-        place: &Place<T, S, N>,
+        place: &Position<T, S, N>,
         x: &Row<T, S, N>,
         mut g: Row<T, S, N>,
         sums: &mut Sums<T, S, N>,
-    ) -> Made<T, S, N> {
+    ) -> RowResult<T, S, N> {
         let (i, splat) = (place.i, |value: T| T::splat(simd, value));
         if let Some(Residual { precision, mask, target }) = self.residual {
             let target = splat(target.map_or(T::ZERO, |target| target[i]));
@@ -303,32 +315,32 @@ impl<T: Scalar> Fate<T> for Pulled<'_, T> {
                 sums.misfit[v] = T::fused(simd, masked, difference, sums.misfit[v]);
             }
         }
-        let Some((mean, scale)) = self.through else { return Made::row(g) };
+        let Some((mean, scale)) = self.through else { return RowResult::row(g) };
         let mean = splat(mean.map_or(T::ZERO, |mean| mean[i]));
         let t = std::array::from_fn(|v| T::minus(simd, x[v], mean));
         let ones = [splat(T::ONE); N];
         let fields = [place.dot(simd, &g, &ones), place.dot(simd, &g, &t) / scale[i]];
         let scale = splat(scale[i]);
-        Made { row: g.map(|g| T::times(simd, g, scale)), fields }
+        RowResult { row: g.map(|g| T::times(simd, g, scale)), fields }
     }
 }
 
 /// Only the field `Σ_c g x / w` is wanted.
 #[derive(Clone, Copy)]
-pub(super) struct Dotted<'a, T>(pub &'a [T]);
+pub(super) struct RowDots<'a, T>(pub &'a [T]);
 
-impl<T: Scalar> Fate<T> for Dotted<'_, T> {
+impl<T: Scalar> Epilogue<T> for RowDots<'_, T> {
     #[inline(always)]
-    fn meet<S: Simd, const N: usize>(
+    fn apply<S: Simd, const N: usize>(
         &self,
         simd: S,
-        place: &Place<T, S, N>,
+        place: &Position<T, S, N>,
         x: &Row<T, S, N>,
         g: Row<T, S, N>,
         _sums: &mut Sums<T, S, N>,
-    ) -> Made<T, S, N> {
+    ) -> RowResult<T, S, N> {
         let dot = place.dot(simd, &g, x) / self.0[place.i];
-        Made { row: g, fields: [dot, T::ZERO] }
+        RowResult { row: g, fields: [dot, T::ZERO] }
     }
 }
 

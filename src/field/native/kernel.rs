@@ -1,15 +1,21 @@
 //! The layer kernels: sweeps over the rows of a CSR matrix.
 //!
-//! Layers and their transposes are linear: a row of the result is made as soon as its neighbours are
-//! gathered ([`linear`]). Gradients make sums and more of each row ([`gradient`]). There the neighbours of some
-//! rows are gathered first and wait in the nearest cache, so that either loop has the registers to itself:
-//! in one, the pointers of the second crowd out those of the first, and both take twice as long.
+//! Layers and their transposes are linear: a row of the result is made as soon as its neighbours
+//! are gathered ([`linear`]). Gradients make sums and more of each row ([`gradient`]). There the
+//! neighbours of some rows are gathered first and wait in the nearest cache, so that either loop
+//! has the registers to itself: in one, the pointers of the second crowd out those of the first,
+//! and both take twice as long.
 
-use super::gather::{Bare, End, Gather};
-use super::gradient::{Fate, Gradient, Known, Place, Row, Sums};
+#![allow(
+    unsafe_code,
+    reason = "vectors of checked rows, read and written without checking each again"
+)]
+
+use super::gather::{Gather, RawSum, RowEpilogue};
+use super::gradient::{Epilogue, Forward, Gradient, Position, Row, Sums};
 use super::lanes::{self, Cover};
-use super::scalar::Scalar;
 use super::stencil::{Linear, Totals};
+use crate::field::Scalar;
 use crate::partition::Part;
 use pulp::{Arch, Simd, WithSimd};
 use std::ops::Range;
@@ -95,7 +101,8 @@ fn reach(part: &Part) -> usize {
     ahead.get(ahead.len() * 95 / 100).map_or(0, |&far| far + 64)
 }
 
-/// Rows that a sweep writes: those of a block, and of two node fields. Empty where nobody wants them.
+/// Rows that a sweep writes: those of a block, and of two node fields. Empty where nobody wants
+/// them.
 pub(super) struct Output<'a, T> {
     pub block: &'a mut [T],
     pub fields: [&'a mut [T]; 2],
@@ -142,13 +149,13 @@ pub(super) fn linear<T: Scalar, L: Linear<T>>(
         input: (input, columns),
         rows,
         tile: 0..columns,
-        end: InPlace(stencil),
-        out: (out, columns, 0),
+        epilogue: InPlace(stencil),
+        out: (out, columns),
     });
 }
 
 /// Verifies all that the loops rely on.
-fn check<T: Scalar, L: Linear<T>>(
+pub(super) fn check<T: Scalar, L: Linear<T>>(
     stencil: &L,
     csr: &Csr<T>,
     input: &[T],
@@ -156,6 +163,8 @@ fn check<T: Scalar, L: Linear<T>>(
     rows: &Range<usize>,
 ) {
     csr.check(input, columns, rows);
+    let weights = !stencil.squared() || csr.squared.len() == csr.weights.len();
+    assert!(weights, "squares of the weights");
     let factors = stencil.factors().is_none_or(|f| f.len() >= csr.reachable(rows));
     assert!(factors && stencil.rows() >= rows.end, "coefficient rows");
 }
@@ -170,16 +179,17 @@ impl<L> Clone for InPlace<'_, L> {
 }
 impl<L> Copy for InPlace<'_, L> {}
 
-impl<T: Scalar, L: Linear<T>> End<T> for InPlace<'_, L> {
+impl<T: Scalar, L: Linear<T>> RowEpilogue<T> for InPlace<'_, L> {
     #[inline(always)]
-    fn row<const W: usize>(&self, i: usize, own: &[T; W], sum: [T; W]) -> [T; W] {
-        let [s, r, b] = self.0.coefficients(i);
+    unsafe fn apply<const W: usize>(&self, i: usize, own: &[T; W], sum: [T; W]) -> [T; W] {
+        // SAFETY: the caller has verified the row.
+        let [s, r, b] = unsafe { self.0.coefficients(i) };
         std::array::from_fn(|c| b + s * own[c] + r * sum[c])
     }
 }
 
 /// A gradient on `rows`; `out` holds just these rows.
-pub(super) fn gradient<T: Scalar, K: Known<T>, F: Fate<T>>(
+pub(super) fn gradient<T: Scalar, K: Forward<T>, F: Epilogue<T>>(
     stencil: &Gradient<T, K, F>,
     csr: &Csr<T>,
     input: &[T],
@@ -193,15 +203,15 @@ pub(super) fn gradient<T: Scalar, K: Known<T>, F: Fate<T>>(
         |values: &[T], width: usize| values.is_empty() || values.len() == rows.len() * width;
     assert!(whole(out.block, columns) && out.fields.iter().all(|f| whole(f, 1)), "output rows");
     let narrowest = columns / columns.div_ceil(TILE);
-    lanes::dispatch::<T, _>(narrowest, Sweep { stencil, csr, input, columns, rows, out })
+    lanes::dispatch::<T, _>(narrowest, GradientPass { stencil, csr, input, columns, rows, out })
 }
 
 /// Columns that are worked on together at most; wider blocks take several equal tiles.
 const TILE: usize = 16;
 /// Rows that are gathered before the stencil has its turn.
-const TOGETHER: usize = 64;
+const GATHERED: usize = 64;
 
-struct Sweep<'a, T, K, F> {
+struct GradientPass<'a, T, K, F> {
     stencil: &'a Gradient<'a, T, K, F>,
     csr: &'a Csr<T>,
     input: &'a [T],
@@ -210,20 +220,20 @@ struct Sweep<'a, T, K, F> {
     out: Output<'a, T>,
 }
 
-impl<T: Scalar, K: Known<T>, F: Fate<T>> WithSimd for Sweep<'_, T, K, F> {
+impl<T: Scalar, K: Forward<T>, F: Epilogue<T>> WithSimd for GradientPass<'_, T, K, F> {
     type Output = Totals;
 
     #[inline(always)]
     fn with_simd<S: Simd>(mut self, simd: S) -> Totals {
         let tiles = self.columns.div_ceil(TILE);
-        let mut room = [T::ZERO; TOGETHER * TILE];
+        let mut scratch = [T::ZERO; GATHERED * TILE];
         let mut total = Totals::default();
         let mut first = self.rows.start;
         while first < self.rows.end {
-            let rows = first..self.rows.end.min(first + TOGETHER);
+            let rows = first..self.rows.end.min(first + GATHERED);
             for t in 0..tiles {
                 let tile = t * self.columns / tiles..(t + 1) * self.columns / tiles;
-                let gathered = &mut room[..rows.len() * tile.len()];
+                let gathered = &mut scratch[..rows.len() * tile.len()];
                 // A function of its own, the same for all stencils.
                 simd.vectorize(Gather {
                     csr: self.csr,
@@ -232,8 +242,8 @@ impl<T: Scalar, K: Known<T>, F: Fate<T>> WithSimd for Sweep<'_, T, K, F> {
                     input: (self.input, self.columns),
                     rows: rows.clone(),
                     tile: tile.clone(),
-                    end: Bare,
-                    out: (gathered, tile.len(), 0),
+                    epilogue: RawSum,
+                    out: (gathered, tile.len()),
                 });
                 self.finish(simd, rows.clone(), tile, gathered, &mut total);
             }
@@ -243,7 +253,7 @@ impl<T: Scalar, K: Known<T>, F: Fate<T>> WithSimd for Sweep<'_, T, K, F> {
     }
 }
 
-impl<T: Scalar, K: Known<T>, F: Fate<T>> Sweep<'_, T, K, F> {
+impl<T: Scalar, K: Forward<T>, F: Epilogue<T>> GradientPass<'_, T, K, F> {
     /// The stencil on a tile of some rows.
     #[inline(always)]
     fn finish<S: Simd>(
@@ -258,9 +268,10 @@ impl<T: Scalar, K: Known<T>, F: Fate<T>> Sweep<'_, T, K, F> {
         let mut k = 0;
         while k < cover.vectors() {
             let (rows, tile) = (rows.clone(), tile.clone());
-            k += match cover.vectors() - k {
-                2.. => self.vectors::<S, 2>(simd, cover, k, rows, tile, gathered, total),
-                _ => self.vectors::<S, 1>(simd, cover, k, rows, tile, gathered, total),
+            k += if cover.vectors() - k >= 2 {
+                self.vectors::<S, 2>(simd, cover, k, rows, tile, gathered, total)
+            } else {
+                self.vectors::<S, 1>(simd, cover, k, rows, tile, gathered, total)
             };
         }
     }
@@ -281,6 +292,7 @@ impl<T: Scalar, K: Known<T>, F: Fate<T>> Sweep<'_, T, K, F> {
         let (stencil, stride) = (self.stencil, self.columns);
         let columns: [usize; N] = std::array::from_fn(|v| cover.first(k + v));
         let overlap: [usize; N] = std::array::from_fn(|v| cover.overlap(k + v));
+        assert!(lanes::lanes::<T, S>() <= lanes::MOST, "vectors longer than those in use");
         let fresh = |v: usize| {
             let mut lanes = [T::ONE; lanes::MOST];
             lanes[..overlap[v]].fill(T::ZERO);
@@ -289,17 +301,17 @@ impl<T: Scalar, K: Known<T>, F: Fate<T>> Sweep<'_, T, K, F> {
         };
         let leading = tile.start == 0 && k == 0;
         let fresh = std::array::from_fn(fresh);
-        let mut place = Place { i: 0, at: [0; N], leading, fresh };
+        let mut place = Position { i: 0, at: [0; N], leading, fresh };
         let mut sums = Sums::new(simd);
-        // SAFETY (of all loads and stores below): `gradient` has verified that input and output have the
-        // rows, `gathered` holds the tile of every row, and vectors lie within the tile.
+        // SAFETY (of all below): `gradient` has verified that coefficients, input and output have
+        // the rows, `gathered` holds the tile of every row, and vectors lie within the tile.
         for (r, i) in rows.enumerate() {
             let row: Row<T, S, N> = columns.map(|column| unsafe {
                 load::<T, S>(gathered.as_ptr().add(r * tile.len() + column))
             });
             (place.i, place.at) = (i, columns.map(|column| i * stride + tile.start + column));
             let own = place.at.map(|at| unsafe { load::<T, S>(self.input.as_ptr().add(at)) });
-            let made = stencil.row(simd, &place, &own, &row, &mut sums);
+            let made = unsafe { stencil.row(simd, &place, &own, &row, &mut sums) };
             let out = i - self.rows.start;
             if !self.out.block.is_empty() {
                 let block = self.out.block.as_mut_ptr();

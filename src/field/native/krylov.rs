@@ -1,16 +1,23 @@
 //! A step of a Krylov recurrence in one pass through memory.
 //!
-//! Three things happen to every row: the next direction is made there, its product with the matrix, and their
-//! share of the sums. As passes of their own they would bring in both blocks again and again, and a
-//! block of twenty thousand nodes is already more than the second-level cache holds. But rows lie near
-//! their neighbours: directions need only be ahead of products by as far as the matrix reaches. So
-//! directions and products take turns, some rows at a time, and the one finds in the cache what the other has
-//! left there. Sums are made of rows that are in registers anyway.
+//! Three things happen to every row: the next direction is made there, its product with the matrix,
+//! and their share of the sums. As passes of their own they would bring in both blocks again and
+//! again, and a block of twenty thousand nodes is already more than the second-level cache holds.
+//! But rows lie near their neighbours: directions need only be ahead of products by as far as the
+//! matrix reaches. So directions and products take turns, some rows at a time, and the one finds in
+//! the cache what the other has left there. Sums are made of rows that are in registers anyway.
 
+#![allow(
+    unsafe_code,
+    reason = "vectors and entries of checked rows, read without checking each again"
+)]
+
+use super::cover::Vectors;
 use super::kernel::{AHEAD, Csr, load, prefetch, prefetch_row, store};
 use super::lanes;
 use super::sweep::pack;
-use super::{Block, CHUNK, Native, Scalar, inline};
+use super::{Block, CHUNK, Native, inline};
+use crate::field::{Recurrence, Scalar};
 use crate::profile::{self, Phase};
 use pulp::{Simd, WithSimd};
 use rayon::prelude::*;
@@ -18,7 +25,8 @@ use std::ops::Range;
 
 /// How far directions must be ahead of products.
 pub(super) struct Ahead {
-    /// What the interior rows of the first chunks name, chunk by chunk: interior rows before this one.
+    /// What the interior rows of the first chunks name, chunk by chunk: interior rows before this
+    /// one.
     needed: Vec<u32>,
 }
 
@@ -41,75 +49,73 @@ impl Ahead {
     }
 }
 
-impl<T: Scalar> Native<T> {
-    /// [`Engine::krylov`](crate::field::Engine::krylov).
-    pub(super) fn krylov_step(
-        &mut self,
-        turn: Option<[&[f64]; 3]>,
-        x: &mut Block<T>,
-        z: &mut Block<T>,
-        sums: &mut [f64],
-    ) {
-        let columns = x.columns;
-        assert!(z.columns == columns && sums.len() == SUMS * columns, "blocks of one width");
-        let (owned, interior) = (self.part.owned, self.part.interior);
-        if turn.is_some() {
-            std::mem::swap(x, z);
+/// [`Engine::krylov`](crate::field::Engine::krylov).
+pub(super) fn step<T: Scalar>(
+    engine: &mut Native<T>,
+    recurrence: Option<Recurrence<'_>>,
+    x: &mut Block<T>,
+    z: &mut Block<T>,
+    sums: &mut [f64],
+) {
+    let columns = x.columns;
+    assert!(z.columns == columns && sums.len() == SUMS * columns, "blocks of one width");
+    let (owned, interior) = (engine.part.owned, engine.part.interior);
+    if recurrence.is_some() {
+        std::mem::swap(x, z);
+    }
+    // From here on `x` becomes the next direction, and `z` its product.
+    let advance = |x: &mut [T], z: &[T]| {
+        if let Some(Recurrence { a, b, .. }) = recurrence {
+            let timer = profile::start();
+            make_directions([a, b], z, x);
+            profile::stop(Phase::Vector, timer, 3 * size_of_val(z) as u64, 0);
         }
-        // From here on `x` becomes the next direction, and `z` its product.
-        let turn_rows = |x: &mut [T], z: &[T]| {
-            if let Some([a, b, _]) = turn {
-                let timer = profile::start();
-                make_directions([a, b], z, x);
-                profile::stop(Phase::Vector, timer, 3 * size_of_val(z) as u64, 0);
-            }
-        };
-        let (mut inner, edge) = z.values[..owned * columns].split_at_mut(interior * columns);
-        // First at the boundary, for which other ranks wait.
-        turn_rows(&mut x.values[interior * columns..owned * columns], edge);
-        let timer = profile::start();
-        pack(&x.values, columns, &self.send_rows, &mut self.send);
-        profile::stop(Phase::HaloPack, timer, 2 * size_of_val(&self.send[..]) as u64, 0);
+    };
+    let (mut inner, edge) = z.values[..owned * columns].split_at_mut(interior * columns);
+    // First at the boundary, for which other ranks wait.
+    advance(&mut x.values[interior * columns..owned * columns], edge);
+    let timer = profile::start();
+    pack(&x.values, columns, &engine.send_rows, &mut engine.send);
+    profile::stop(Phase::HaloPack, timer, 2 * size_of_val(&engine.send[..]) as u64, 0);
 
-        let of_chunk = SUMS * columns;
-        let all = (interior.div_ceil(CHUNK) + (owned - interior).div_ceil(CHUNK)) * of_chunk;
-        self.sums_of_chunks.clear();
-        self.sums_of_chunks.resize(all, 0.0);
-        let (sums_inner, sums_edge) =
-            self.sums_of_chunks.split_at_mut(interior.div_ceil(CHUNK) * of_chunk);
-        let products = Products {
-            csr: &self.csr,
-            degree: &self.part.degree,
-            kept: turn.map(|[_, _, c]| c),
-            columns,
+    let of_chunk = SUMS * columns;
+    let all = (interior.div_ceil(CHUNK) + (owned - interior).div_ceil(CHUNK)) * of_chunk;
+    engine.sums_of_chunks.clear();
+    engine.sums_of_chunks.resize(all, 0.0);
+    let (sums_inner, sums_edge) =
+        engine.sums_of_chunks.split_at_mut(interior.div_ceil(CHUNK) * of_chunk);
+    let products = Products {
+        csr: &engine.csr,
+        degree: &engine.part.degree,
+        kept: recurrence.map(|recurrence| recurrence.c),
+        columns,
+    };
+    let (mine, halo) = x.values.split_at_mut(owned * columns);
+    let ahead = &engine.ahead;
+    engine.exchange.run(columns, &engine.send, halo, |flight| {
+        // All threads should have work; one alone has the more in its cache the less it takes.
+        let piece = match rayon::current_num_threads() {
+            1 => CHUNK,
+            threads => 4 * CHUNK * threads,
         };
-        let (mine, halo) = x.values.split_at_mut(owned * columns);
-        let ahead = &self.ahead;
-        self.exchange.run(columns, &self.send, halo, |flight| {
-            // All threads should have work; one alone has the more in its cache the less it takes.
-            let piece = match rayon::current_num_threads() {
-                1 => CHUNK,
-                threads => 4 * CHUNK * threads,
-            };
-            let (mut first, mut made) = (0, 0);
-            while first < interior {
-                let rows = first..interior.min(first + piece);
-                let needed = ahead.of(rows.end);
-                let (from, to) = ((made - first) * columns, (needed - first) * columns);
-                turn_rows(&mut mine[made * columns..needed * columns], &inner[from..to]);
-                let out;
-                (out, inner) = std::mem::take(&mut inner).split_at_mut(rows.len() * columns);
-                let chunks = first / CHUNK * of_chunk..rows.end.div_ceil(CHUNK) * of_chunk;
-                (first, made) = (rows.end, needed);
-                products.timed(mine, rows, out, &mut sums_inner[chunks]);
-                flight.progress();
-            }
-        });
-        products.timed(&x.values, interior..owned, edge, sums_edge);
-        sums.fill(0.0);
-        for chunk in self.sums_of_chunks.chunks_exact(of_chunk) {
-            sums.iter_mut().zip(chunk).for_each(|(sum, part)| *sum += part);
+        let (mut first, mut made) = (0, 0);
+        while first < interior {
+            let rows = first..interior.min(first + piece);
+            let needed = ahead.of(rows.end);
+            let (from, to) = ((made - first) * columns, (needed - first) * columns);
+            advance(&mut mine[made * columns..needed * columns], &inner[from..to]);
+            let out;
+            (out, inner) = std::mem::take(&mut inner).split_at_mut(rows.len() * columns);
+            let chunks = first / CHUNK * of_chunk..rows.end.div_ceil(CHUNK) * of_chunk;
+            (first, made) = (rows.end, needed);
+            products.timed(mine, rows, out, &mut sums_inner[chunks]);
+            flight.progress();
         }
+    });
+    products.timed(&x.values, interior..owned, edge, sums_edge);
+    sums.fill(0.0);
+    for chunk in engine.sums_of_chunks.chunks_exact(of_chunk) {
+        sums.iter_mut().zip(chunk).for_each(|(sum, part)| *sum += part);
     }
 }
 
@@ -138,22 +144,14 @@ impl<T: Scalar> WithSimd for Directions<'_, T> {
 
     #[inline(always)]
     fn with_simd<S: Simd>(mut self, simd: S) {
-        let (full, columns) = (lanes::lanes::<T, S>(), self.factors[0].len());
-        let mut first = 0;
-        while first < columns {
-            first += match columns - first {
-                left if left >= 2 * full => self.tile::<S, 2>(simd, first),
-                left if left >= full => self.tile::<S, 1>(simd, first),
-                _ => self.tile::<pulp::Scalar, 1>(pulp::Scalar::new(), first),
-            };
-        }
+        let columns = self.factors[0].len();
+        self.passes(simd, columns);
     }
 }
 
-impl<T: Scalar> Directions<'_, T> {
-    /// `N` vectors of every row, from column `first` on.
+impl<T: Scalar> Vectors<T> for Directions<'_, T> {
     #[inline(always)]
-    fn tile<S: Simd, const N: usize>(&mut self, simd: S, first: usize) -> usize {
+    fn pass<S: Simd, const N: usize>(&mut self, simd: S, first: usize) {
         let (full, columns) = (lanes::lanes::<T, S>(), self.factors[0].len());
         let [a, b] = self.factors.map(|factors| numbers::<T, S, N>(&factors[first..]));
         for (z, x) in self.z.chunks_exact(columns).zip(self.x.chunks_exact_mut(columns)) {
@@ -168,7 +166,6 @@ impl<T: Scalar> Directions<'_, T> {
                 }
             }
         }
-        N * full
     }
 }
 
@@ -176,6 +173,7 @@ impl<T: Scalar> Directions<'_, T> {
 #[inline(always)]
 fn numbers<T: Scalar, S: Simd, const N: usize>(values: &[f64]) -> [T::Vector<S>; N] {
     let full = lanes::lanes::<T, S>();
+    assert!(full <= lanes::MOST, "vectors longer than those in use");
     std::array::from_fn(|v| {
         let mut numbers = [T::ZERO; lanes::MOST];
         let values = &values[v * full..][..full];
@@ -218,23 +216,41 @@ impl<T: Scalar> Products<'_, T> {
         let alone = inline(rows.len());
         let mut first = || self.run(x, rows.start..middle, out, left);
         let mut second = || self.run(x, middle..rows.end, rest, right);
-        match alone {
-            true => (first(), second()),
-            false => rayon::join(first, second),
-        };
+        if alone {
+            first();
+            second();
+        } else {
+            rayon::join(first, second);
+        }
     }
 
     fn chunk(&self, x: &[T], rows: Range<usize>, z: &mut [T], sums: &mut [f64]) {
+        match (self.csr.weights.is_empty(), self.kept.is_some()) {
+            (false, false) => self.chunk_of::<true, false>(x, rows, z, sums),
+            (false, true) => self.chunk_of::<true, true>(x, rows, z, sums),
+            (true, false) => self.chunk_of::<false, false>(x, rows, z, sums),
+            (true, true) => self.chunk_of::<false, true>(x, rows, z, sums),
+        }
+    }
+
+    fn chunk_of<const WEIGHTED: bool, const KEPT: bool>(
+        &self,
+        x: &[T],
+        rows: Range<usize>,
+        z: &mut [T],
+        sums: &mut [f64],
+    ) {
         let Products { csr, degree, kept, columns } = *self;
         csr.check(x, columns, &rows);
         assert!(degree.len() >= rows.end && z.len() == rows.len() * columns, "rows");
         assert_eq!(sums.len(), SUMS * columns, "sums of every column");
-        lanes::dispatch::<T, _>(columns, Chunk { csr, degree, kept, columns, x, rows, z, sums });
+        let chunk = Chunk::<T, WEIGHTED, KEPT> { csr, degree, kept, columns, x, rows, z, sums };
+        lanes::dispatch::<T, _>(columns, chunk);
     }
 }
 
 /// The products of some rows; `z` holds just these.
-struct Chunk<'a, T> {
+struct Chunk<'a, T, const WEIGHTED: bool, const KEPT: bool> {
     csr: &'a Csr<T>,
     degree: &'a [f64],
     kept: Option<&'a [f64]>,
@@ -245,58 +261,36 @@ struct Chunk<'a, T> {
     sums: &'a mut [f64],
 }
 
-impl<T: Scalar> WithSimd for Chunk<'_, T> {
+impl<T: Scalar, const WEIGHTED: bool, const KEPT: bool> WithSimd for Chunk<'_, T, WEIGHTED, KEPT> {
     type Output = ();
 
     #[inline(always)]
     fn with_simd<S: Simd>(mut self, simd: S) {
-        match (self.csr.weights.is_empty(), self.kept.is_some()) {
-            (false, false) => self.tiles::<S, true, false>(simd),
-            (false, true) => self.tiles::<S, true, true>(simd),
-            (true, false) => self.tiles::<S, false, false>(simd),
-            (true, true) => self.tiles::<S, false, true>(simd),
-        }
+        let columns = self.columns;
+        self.passes(simd, columns);
     }
 }
 
-impl<T: Scalar> Chunk<'_, T> {
-    /// Full vectors, and what is left one column at a time. (Vectors must not overlap: `z` is changed in place.)
+impl<T: Scalar, const WEIGHTED: bool, const KEPT: bool> Vectors<T>
+    for Chunk<'_, T, WEIGHTED, KEPT>
+{
     #[inline(always)]
-    fn tiles<S: Simd, const WEIGHTED: bool, const KEPT: bool>(&mut self, simd: S) {
-        let full = lanes::lanes::<T, S>();
-        let mut first = 0;
-        while first < self.columns {
-            first += match self.columns - first {
-                left if left >= 2 * full => self.tile::<S, 2, WEIGHTED, KEPT>(simd, first),
-                left if left >= full => self.tile::<S, 1, WEIGHTED, KEPT>(simd, first),
-                _ => self.tile::<pulp::Scalar, 1, WEIGHTED, KEPT>(pulp::Scalar::new(), first),
-            };
-        }
-    }
-
-    /// `N` vectors of every row, from column `first` on.
-    #[inline(always)]
-    fn tile<S: Simd, const N: usize, const WEIGHTED: bool, const KEPT: bool>(
-        &mut self,
-        simd: S,
-        first: usize,
-    ) -> usize {
+    fn pass<S: Simd, const N: usize>(&mut self, simd: S, first: usize) {
         let (csr, stride, full) = (self.csr, self.columns, lanes::lanes::<T, S>());
         let (indices, weights) = (csr.indices.as_ptr(), csr.weights.as_ptr());
         let (x, z) = (self.x[first..].as_ptr(), self.z[first..].as_mut_ptr());
         let zero = [T::splat(simd, T::ZERO); N];
         let kept = self.kept.map_or(zero, |c| numbers::<T, S, N>(&c[first..]));
         let (mut xx, mut xz, mut zz) = (zero, zero, zero);
-        // After a turn the rows of this piece are in the cache: those of the next turn are asked for.
-        let (ahead_of_x, ahead_of_z) = match KEPT {
-            true => (csr.reach + CHUNK, csr.reach + CHUNK),
-            false => (csr.reach, AHEAD),
-        };
+        // With a recurrence the rows of this piece are in the cache already: those of the next one
+        // are asked for.
+        let (ahead_of_x, ahead_of_z) =
+            if KEPT { (csr.reach + CHUNK, csr.reach + CHUNK) } else { (csr.reach, AHEAD) };
         let ends = csr.indptr[self.rows.start..=self.rows.end].windows(2);
         let rows = self.rows.clone().zip(ends).zip(&self.degree[self.rows.clone()]);
-        // SAFETY (of all reads and writes through pointers): row pointers are ascending and end at the number of
-        // entries, each of which has its weight and names a row of `x` (`Csr::new`, `Csr::check`); `z` has a row
-        // for every one that is swept; and vectors lie within rows.
+        // SAFETY (of all reads and writes through pointers): row pointers are ascending and end at
+        // the number of entries, each of which has its weight and names a row of `x` (`Csr::new`,
+        // `Csr::check`); `z` has a row for every one that is swept; and vectors lie within rows.
         for (at, ((i, ends), &degree)) in rows.enumerate() {
             let (mut e, end) = (ends[0] as usize, ends[1] as usize);
             prefetch_row(x, i + ahead_of_x, stride);
@@ -305,15 +299,14 @@ impl<T: Scalar> Chunk<'_, T> {
             let mut sum = zero;
             let mut add = |e: usize| {
                 let row = unsafe { x.add(*indices.add(e) as usize * stride) };
-                let weight = match WEIGHTED {
-                    true => T::splat(simd, unsafe { *weights.add(e) }),
-                    false => zero[0],
-                };
+                let weight =
+                    if WEIGHTED { T::splat(simd, unsafe { *weights.add(e) }) } else { zero[0] };
                 for (v, sum) in sum.iter_mut().enumerate() {
                     let x = unsafe { load::<T, S>(row.add(v * full)) };
-                    *sum = match WEIGHTED {
-                        true => T::fused(simd, weight, x, *sum),
-                        false => T::plus(simd, *sum, x),
+                    *sum = if WEIGHTED {
+                        T::fused(simd, weight, x, *sum)
+                    } else {
+                        T::plus(simd, *sum, x)
                     };
                 }
             };
@@ -325,7 +318,7 @@ impl<T: Scalar> Chunk<'_, T> {
             if e < end {
                 add(e);
             }
-            // A quotient costs less than bringing in one more number per row (measured: 3 % of a step).
+            // A quotient costs less than bringing in one more number per row (measured: 3 %).
             let [d, inverse] = [degree, 1.0 / degree].map(|v| T::splat(simd, T::from_f64(v)));
             for v in 0..N {
                 let own = unsafe { load::<T, S>(x.add(i * stride + v * full)) };
@@ -350,6 +343,5 @@ impl<T: Scalar> Chunk<'_, T> {
                 sums.iter_mut().zip(numbers).for_each(|(sum, number)| *sum += number.to_f64());
             }
         }
-        N * full
     }
 }

@@ -1,12 +1,13 @@
 //! Vectors of either precision on the units that [`pulp`] finds at run time.
 //!
-//! The compiler turns a row of a fixed width into vectors on its own only where a loop is simple: with a few
-//! sums beside the row it shuffles single numbers about and takes twice as long. Kernels that must not
-//! depend on its mood are written in these.
+//! The compiler turns a row of a fixed width into vectors on its own only where a loop is simple:
+//! with a few sums beside the row it shuffles single numbers about and takes twice as long. Kernels
+//! whose speed must not depend on that are written in these.
 //!
-//! A row of `W` columns is covered by full vectors. Where `W` is no multiple of their length the last one
-//! begins earlier and *overlaps* the one before ([`Cover`]): its values are computed twice, which is
-//! harmless, and its sums leave out what was counted already. No masks, no remainders.
+//! A row of `W` columns is covered by full vectors. Where `W` is no multiple of their length the
+//! last one begins earlier and *overlaps* the one before ([`Cover`]): its values are computed
+//! twice, which is harmless, and its sums leave out what was counted already. No masks, no
+//! remainders.
 
 use pulp::{Arch, Simd, WithSimd};
 
@@ -34,7 +35,10 @@ pub trait Lanes: Sized + Copy {
 }
 
 macro_rules! lanes {
-    ($type:ident, $vector:ident, $splat:ident, $add:ident, $sub:ident, $mul:ident, $mul_add:ident, $sum:ident) => {
+    (
+        $type:ident, $vector:ident, $splat:ident, $add:ident, $sub:ident, $mul:ident,
+        $mul_add:ident, $sum:ident
+    ) => {
         impl Lanes for $type {
             type Vector<S: Simd> = S::$vector;
             #[inline(always)]

@@ -1,12 +1,17 @@
-//! What the rows of a sweep are made of, given the gathered neighbours: layers and their transposes.
+//! What the rows of a sweep are made of, given the gathered neighbours: layers and their
+//! transposes.
 
+#![allow(unsafe_code, reason = "coefficients of checked rows, read without checking each again")]
+
+use super::engine::Layer;
 use super::kernel::{self, Csr};
-use super::scalar::Scalar;
-use crate::field::LayerSums;
+use crate::field::{LayerSums, Scalar};
 use std::ops::Range;
 
 /// Something to be done to the rows of a part, given its neighbours.
 pub(super) trait Stencil<T: Scalar>: Sync {
+    /// Whether edges count with the squares of their weights.
+    fn squared(&self) -> bool;
     /// Does it to `rows`; `out` holds just these rows.
     fn run(
         &self,
@@ -29,12 +34,18 @@ pub(super) trait Linear<T: Scalar>: Sync {
         None
     }
     /// `[s, r, b]` of a row.
-    fn coefficients(&self, i: usize) -> [T; 3];
+    ///
+    /// # Safety
+    /// `i` must be below [`Linear::rows`].
+    unsafe fn coefficients(&self, i: usize) -> [T; 3];
 }
 
 macro_rules! linear_stencil {
-    ($type:ident) => {
-        impl<T: Scalar> Stencil<T> for $type<'_, T> {
+    ($type:ty) => {
+        impl<T: Scalar> Stencil<T> for $type {
+            fn squared(&self) -> bool {
+                Linear::<T>::squared(self)
+            }
             fn run(
                 &self,
                 csr: &Csr<T>,
@@ -49,8 +60,9 @@ macro_rules! linear_stencil {
         }
     };
 }
-linear_stencil!(Forward);
-linear_stencil!(Adjoint);
+linear_stencil!(Neighbours);
+linear_stencil!(Forward<'_, T>);
+linear_stencil!(Adjoint<'_, T>);
 
 /// What sums over all rows and columns amount to.
 #[derive(Debug, Clone, Copy, Default)]
@@ -67,6 +79,27 @@ impl Totals {
     }
 }
 
+/// `Σ_j w_ij x_j`.
+#[derive(Clone, Copy)]
+pub(super) struct Neighbours {
+    pub squared: bool,
+    /// Owned rows.
+    pub rows: usize,
+}
+
+impl<T: Scalar> Linear<T> for Neighbours {
+    fn squared(&self) -> bool {
+        self.squared
+    }
+    fn rows(&self) -> usize {
+        self.rows
+    }
+    #[inline(always)]
+    unsafe fn coefficients(&self, _: usize) -> [T; 3] {
+        [T::ZERO, T::ONE, T::ZERO]
+    }
+}
+
 /// `b + s_i h_i + ρ (s_i/d_i) Σ_j w_ij h_j`, or `mean_i + factor_i` times that.
 #[derive(Clone, Copy)]
 pub(super) struct Forward<'a, T> {
@@ -76,18 +109,18 @@ pub(super) struct Forward<'a, T> {
     bias: T,
     squared: bool,
     /// Mean and factor of every row.
-    pub located: Option<(Option<&'a [T]>, &'a [T])>,
+    pub affine: Option<(Option<&'a [T]>, &'a [T])>,
 }
 
 impl<'a, T: Scalar> Forward<'a, T> {
-    pub fn new(l: &'a super::Layer<T>, bias: f64) -> Self {
+    pub fn new(l: &'a Layer<T>, bias: f64) -> Self {
         Forward {
-            scale: &l.scale,
-            ratio: &l.ratio,
+            scale: &l.scale.values,
+            ratio: &l.ratio.values,
             rho: T::from_f64(l.rho),
             bias: T::from_f64(bias),
             squared: l.squared,
-            located: None,
+            affine: None,
         }
     }
 }
@@ -100,9 +133,11 @@ impl<T: Scalar> Linear<T> for Forward<'_, T> {
         self.scale.len().min(self.ratio.len())
     }
     #[inline(always)]
-    fn coefficients(&self, i: usize) -> [T; 3] {
-        let (s, r) = (coefficient(self.scale, i), self.rho * coefficient(self.ratio, i));
-        match self.located {
+    unsafe fn coefficients(&self, i: usize) -> [T; 3] {
+        // SAFETY: the caller has verified the row.
+        let (s, r) = unsafe { (coefficient(self.scale, i), coefficient(self.ratio, i)) };
+        let r = self.rho * r;
+        match self.affine {
             None => [s, r, self.bias],
             Some((mean, factor)) => {
                 let mean = mean.map_or(T::ZERO, |mean| mean[i]);
@@ -122,9 +157,9 @@ pub(super) struct Adjoint<'a, T> {
 }
 
 impl<'a, T: Scalar> Adjoint<'a, T> {
-    pub fn new(l: &'a super::Layer<T>) -> Self {
+    pub fn new(l: &'a Layer<T>) -> Self {
         let rho = T::from_f64(l.rho);
-        Adjoint { scale: &l.scale, ratio: &l.ratio, rho, squared: l.squared }
+        Adjoint { scale: &l.scale.values, ratio: &l.ratio.values, rho, squared: l.squared }
     }
 }
 
@@ -139,16 +174,19 @@ impl<T: Scalar> Linear<T> for Adjoint<'_, T> {
         Some(self.ratio)
     }
     #[inline(always)]
-    fn coefficients(&self, i: usize) -> [T; 3] {
-        [coefficient(self.scale, i), self.rho, T::ZERO]
+    unsafe fn coefficients(&self, i: usize) -> [T; 3] {
+        // SAFETY: the caller has verified the row.
+        [unsafe { coefficient(self.scale, i) }, self.rho, T::ZERO]
     }
 }
 
-/// A coefficient of a row that `kernel::check` has verified to be there.
+/// A coefficient of a row.
+///
+/// # Safety
+/// There must be such a row; a sweep has that verified by `kernel::check` for all rows at once.
 #[inline(always)]
-pub(super) fn coefficient<T: Copy>(values: &[T], row: usize) -> T {
+pub(super) unsafe fn coefficient<T: Copy>(values: &[T], row: usize) -> T {
     debug_assert!(row < values.len());
-    // SAFETY: `check` asserts that coefficients cover all rows a sweep may name, and `Csr::new`
-    // that no index names another.
+    // SAFETY: as above.
     unsafe { *values.get_unchecked(row) }
 }

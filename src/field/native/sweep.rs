@@ -1,9 +1,10 @@
-//! Sweeps over all rows of a rank: halo exchange behind the work on interior rows, and chunks of rows on
-//! the threads of the rank.
+//! Sweeps over all rows of a rank: halo exchange behind the work on interior rows, and chunks of
+//! rows on the threads of the rank.
 
 use super::kernel::{self, Csr};
 use super::stencil::{Stencil, Totals};
-use super::{Block, CHUNK, Native, Scalar, inline};
+use super::{Block, CHUNK, Native, inline};
+use crate::field::Scalar;
 use crate::profile::{self, Phase};
 use std::ops::Range;
 
@@ -19,14 +20,12 @@ impl<T: Scalar> Native<T> {
     ) -> Totals {
         let columns = input.columns;
         let (owned, interior) = (self.part.owned, self.part.interior);
+        if stencil.squared() {
+            self.csr.square_weights();
+        }
         let packing = profile::start();
         pack(&input.values, columns, &self.send_rows, &mut self.send);
-        profile::stop(
-            Phase::HaloPack,
-            packing,
-            2 * std::mem::size_of_val(&self.send[..]) as u64,
-            0,
-        );
+        profile::stop(Phase::HaloPack, packing, 2 * size_of_val(&self.send[..]) as u64, 0);
 
         let csr = &self.csr;
         let (mine, halo) = input.values.split_at_mut(owned * columns);
@@ -62,8 +61,8 @@ pub(super) fn pack<T: Scalar>(values: &[T], columns: usize, rows: &[u32], send: 
     }
 }
 
-/// Applies a stencil to `rows`, whose results are `out`, chunk by chunk; the sums of the chunks pass
-/// through `totals` and are added in order, whichever threads made them.
+/// Applies a stencil to `rows`, whose results are `out`, chunk by chunk; the sums of the chunks
+/// pass through `totals` and are added in order, whichever threads made them.
 fn over_rows<T: Scalar, S: Stencil<T>>(
     stencil: &S,
     csr: &Csr<T>,
@@ -106,10 +105,12 @@ impl<T: Scalar, S: Stencil<T>> Chunks<'_, T, S> {
                 let (out, rest) = out.split(half * CHUNK, columns);
                 let first = || self.run(rows.start..middle, out, left);
                 let second = || self.run(middle..rows.end, rest, right);
-                match alone {
-                    true => (first(), second()),
-                    false => rayon::join(first, second),
-                };
+                if alone {
+                    first();
+                    second();
+                } else {
+                    rayon::join(first, second);
+                }
             }
         }
     }

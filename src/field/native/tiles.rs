@@ -1,66 +1,29 @@
-//! Passes over whole blocks, a tile of columns at a time, so that the compiler keeps the numbers
-//! of a column (coefficients, sums) in registers.
+//! Passes over whole blocks, some columns at a time, so that the compiler keeps the numbers of a
+//! column (coefficients, sums) in registers.
 
-use super::{CHUNK, Scalar, inline};
+use super::cover::Columns;
+use super::{CHUNK, inline};
+use crate::field::Scalar;
 use pulp::{Arch, Simd, WithSimd};
 use rayon::prelude::*;
 
-/// Work on columns `first..first + W` of rows that are `stride` values apart.
-trait Tiled {
-    fn tile<const W: usize>(&mut self, stride: usize, first: usize);
-}
-
 /// A pass over all columns, compiled for the vector units found at run time.
-struct Pass<'a, P> {
+struct AllColumns<P> {
     columns: usize,
-    pass: &'a mut P,
+    pass: P,
 }
 
-impl<P: Tiled> WithSimd for Pass<'_, P> {
+impl<P: Columns> WithSimd for AllColumns<P> {
     type Output = ();
 
     #[inline(always)]
-    fn with_simd<V: Simd>(self, _: V) {
-        let Pass { columns, pass } = self;
-        match columns {
-            // One tile whose width is also the known distance of rows.
-            1 => pass.tile::<1>(1, 0),
-            8 => pass.tile::<8>(8, 0),
-            10 => pass.tile::<10>(10, 0),
-            16 => pass.tile::<16>(16, 0),
-            _ => {
-                let mut first = 0;
-                while first < columns {
-                    first += match columns - first {
-                        16.. => {
-                            pass.tile::<16>(columns, first);
-                            16
-                        }
-                        8.. => {
-                            pass.tile::<8>(columns, first);
-                            8
-                        }
-                        4.. => {
-                            pass.tile::<4>(columns, first);
-                            4
-                        }
-                        2.. => {
-                            pass.tile::<2>(columns, first);
-                            2
-                        }
-                        _ => {
-                            pass.tile::<1>(columns, first);
-                            1
-                        }
-                    };
-                }
-            }
-        }
+    fn with_simd<V: Simd>(mut self, _: V) {
+        self.pass.passes(self.columns, self.columns);
     }
 }
 
-fn run<P: Tiled>(columns: usize, mut pass: P) {
-    Arch::new().dispatch(Pass { columns, pass: &mut pass });
+fn run<P: Columns>(columns: usize, pass: P) {
+    Arch::new().dispatch(AllColumns { columns, pass });
 }
 
 /// Columns `first..first + W` of each row.
@@ -73,7 +36,7 @@ fn rows<T, const W: usize>(
     values.chunks_exact(stride).map(move |row| row[first..].first_chunk().expect("W columns"))
 }
 
-/// As [`rows`], to be written.
+/// [`rows`] to be written.
 #[inline(always)]
 fn rows_mut<T, const W: usize>(
     values: &mut [T],
@@ -140,9 +103,11 @@ struct Dots<'a, T> {
     sums: &'a mut [f64],
 }
 
-impl<T: Scalar> Tiled for Dots<'_, T> {
+impl<T: Scalar> Columns for Dots<'_, T> {
+    const WIDEST: usize = 16;
+
     #[inline(always)]
-    fn tile<const W: usize>(&mut self, stride: usize, first: usize) {
+    fn pass<const W: usize>(&mut self, stride: usize, first: usize) {
         let mut sums = [0.0; W];
         for (x, y) in rows::<T, W>(self.x, stride, first).zip(rows::<T, W>(self.y, stride, first)) {
             for c in 0..W {
@@ -176,9 +141,11 @@ struct StepDots<'a, T> {
     sums: &'a mut [f64],
 }
 
-impl<T: Scalar> Tiled for StepDots<'_, T> {
+impl<T: Scalar> Columns for StepDots<'_, T> {
+    const WIDEST: usize = 16;
+
     #[inline(always)]
-    fn tile<const W: usize>(&mut self, stride: usize, first: usize) {
+    fn pass<const W: usize>(&mut self, stride: usize, first: usize) {
         let mut sums = [[0.0; W]; 3];
         let [p, s, r] = self.blocks.map(|values| rows::<T, W>(values, stride, first));
         for (((p, s), r), w) in p.zip(s).zip(r).zip(self.w) {
@@ -223,9 +190,11 @@ struct Zip<'a, T, F> {
     f: &'a F,
 }
 
-impl<T: Scalar, F: Fn(T, T, T) -> T> Tiled for Zip<'_, T, F> {
+impl<T: Scalar, F: Fn(T, T, T) -> T> Columns for Zip<'_, T, F> {
+    const WIDEST: usize = 16;
+
     #[inline(always)]
-    fn tile<const W: usize>(&mut self, stride: usize, first: usize) {
+    fn pass<const W: usize>(&mut self, stride: usize, first: usize) {
         let a: [T; W] = numbers(self.a, first);
         for (x, y) in rows::<T, W>(self.x, stride, first).zip(rows_mut(self.y, stride, first)) {
             let made: [T; W] = std::array::from_fn(|c| (self.f)(a[c], x[c], y[c]));
@@ -267,9 +236,11 @@ struct Step<'a, T> {
     r: &'a mut [T],
 }
 
-impl<T: Scalar> Tiled for Step<'_, T> {
+impl<T: Scalar> Columns for Step<'_, T> {
+    const WIDEST: usize = 16;
+
     #[inline(always)]
-    fn tile<const W: usize>(&mut self, stride: usize, first: usize) {
+    fn pass<const W: usize>(&mut self, stride: usize, first: usize) {
         let alpha: [T; W] = numbers(self.alpha, first);
         let beta: [T; W] = numbers(self.beta, first);
         let changed = rows_mut::<T, W>(self.p, stride, first)
@@ -280,6 +251,44 @@ impl<T: Scalar> Tiled for Step<'_, T> {
                 x[c] += alpha[c] * p[c];
                 r[c] = r[c] - alpha[c] * s[c];
                 p[c] = w * r[c] + beta[c] * p[c];
+            }
+        }
+    }
+}
+
+/// `z = a x + b y + c z` with factors `[a, b, c]` per column.
+pub(super) fn combine<T: Scalar>(factors: [&[f64]; 3], x: &[T], y: &[T], z: &mut [T]) {
+    assert!(x.len() == z.len() && y.len() == z.len(), "blocks of one width");
+    let columns = factors[0].len();
+    let size = CHUNK * columns;
+    let chunk = |x: &[T], y: &[T], z: &mut [T]| run(columns, Combine { factors, x, y, z });
+    if inline(z.len() / columns) {
+        let chunks = x.chunks(size).zip(y.chunks(size)).zip(z.chunks_mut(size));
+        chunks.for_each(|((x, y), z)| chunk(x, y, z));
+    } else {
+        let chunks = x.par_chunks(size).zip(y.par_chunks(size)).zip(z.par_chunks_mut(size));
+        chunks.for_each(|((x, y), z)| chunk(x, y, z));
+    }
+}
+
+struct Combine<'a, T> {
+    factors: [&'a [f64]; 3],
+    x: &'a [T],
+    y: &'a [T],
+    z: &'a mut [T],
+}
+
+impl<T: Scalar> Columns for Combine<'_, T> {
+    /// Three factors per column take many registers.
+    const WIDEST: usize = 8;
+
+    #[inline(always)]
+    fn pass<const W: usize>(&mut self, stride: usize, first: usize) {
+        let [a, b, c] = self.factors.map(|factors| numbers::<T, W>(factors, first));
+        let given = rows::<T, W>(self.x, stride, first).zip(rows::<T, W>(self.y, stride, first));
+        for ((x, y), z) in given.zip(rows_mut::<T, W>(self.z, stride, first)) {
+            for k in 0..W {
+                z[k] = a[k] * x[k] + b[k] * y[k] + c[k] * z[k];
             }
         }
     }

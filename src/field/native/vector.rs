@@ -1,15 +1,16 @@
 //! Passes over whole blocks, row by row: scalings, random fills, columns copied.
 
-use super::{CHUNK, Scalar, inline};
+use super::{CHUNK, inline};
+use crate::field::Scalar;
 use crate::random::Stream;
 use pulp::{Arch, Simd, WithSimd};
 use rayon::prelude::*;
 
 /// Runs a loop in code for the vector units of this machine.
 ///
-/// [`Arch::dispatch`] on a closure reaches its body through `FnOnce`, which for a closure that could
-/// run more than once is a function of its own: not inlined, so not compiled for the vector units,
-/// and several times slower. Through `FnMut` the body itself is called, and marked
+/// [`Arch::dispatch`] on a closure reaches its body through `FnOnce`, which for a closure that
+/// could run more than once is a function of its own: not inlined, so not compiled for the vector
+/// units, and several times slower. Through `FnMut` the body itself is called, and marked
 /// `#[inline(always)]` it lands where it should.
 #[inline(always)]
 pub(super) fn on_vectors<R>(f: impl FnMut() -> R) -> R {
@@ -53,6 +54,18 @@ pub(super) fn zip_rows<T: Scalar>(
         let blocks = x.par_chunks(size).zip(y.par_chunks_mut(size));
         w.par_chunks(CHUNK).zip(blocks).for_each(|(w, (x, y))| chunk(w, x, y));
     }
+}
+
+/// `sums_i = Σ_c x_ic`.
+pub(super) fn row_sums<T: Scalar>(x: &[T], columns: usize, sums: &mut [T]) {
+    assert_eq!(x.len(), sums.len() * columns, "one sum per row");
+    let least = if inline(sums.len()) { usize::MAX } else { 1 };
+    let rows = x.par_chunks(CHUNK * columns).zip(sums.par_chunks_mut(CHUNK));
+    rows.with_min_len(least).for_each(|(x, sums)| {
+        for (x, sum) in x.chunks_exact(columns).zip(sums) {
+            *sum = x.iter().fold(T::ZERO, |sum, &x| sum + x);
+        }
+    });
 }
 
 /// `y[., to] = x[., from]` for every pair of columns.

@@ -3,7 +3,7 @@
 
 use super::{Marginal, difference, gain, new_score};
 use crate::error::{Error, Result};
-use crate::field::rowwise::Rowwise;
+use crate::field::Engine;
 use crate::train::evidence;
 use crate::train::newton::{Quadratic, Step};
 
@@ -29,7 +29,7 @@ pub(super) struct Descent {
     pub refused: u32,
 }
 
-impl<E: Rowwise> Marginal<E> {
+impl<E: Engine> Marginal<E> {
     /// Second derivatives by differences of gradients, around `base` with gradient `gradient`.
     fn curvature(
         &mut self,

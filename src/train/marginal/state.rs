@@ -4,12 +4,12 @@ use super::descent::{Anchor, Descent};
 use super::{Marginal, Trial, new_score};
 use crate::checkpoint::State;
 use crate::error::{Error, Result};
-use crate::field::rowwise::Rowwise;
+use crate::field::Engine;
 use crate::train::adam::Adam;
 use crate::train::newton::Quadratic;
 
 /// Everything that the next step depends on.
-pub(super) fn save<E: Rowwise>(fit: &Marginal<E>, engine: &E) -> State {
+pub(super) fn save<E: Engine>(fit: &Marginal<E>, engine: &E) -> State {
     let counts = [fit.start, fit.adam_done, fit.evaluations, fit.cg_iterations];
     let mut progress = counts.map(|n| n as f64).to_vec();
     let flags = [fit.converged, fit.stuck].map(|flag| f64::from(u8::from(flag)));
@@ -43,7 +43,7 @@ pub(super) fn save<E: Rowwise>(fit: &Marginal<E>, engine: &E) -> State {
 }
 
 /// Takes over what [`save`] gave.
-pub(super) fn restore<E: Rowwise>(
+pub(super) fn restore<E: Engine>(
     fit: &mut Marginal<E>,
     engine: &mut E,
     state: State,

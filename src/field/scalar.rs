@@ -1,22 +1,21 @@
-//! The two precisions of the native engine.
+//! The precisions that engines compute in.
 
-use super::lanes::Lanes;
+use super::native::lanes::Lanes;
+use super::pointwise::Arithmetic;
 use crate::elementary;
-use std::ops::{Add, AddAssign, Div, Mul, Sub};
+use std::ops::AddAssign;
 
 /// `f32` or `f64`.
 pub trait Scalar:
     Lanes
+    + Arithmetic
+    + Copy
     + bytemuck::Pod
     + Send
     + Sync
     + PartialEq
     + PartialOrd
     + std::fmt::Debug
-    + Add<Output = Self>
-    + Sub<Output = Self>
-    + Mul<Output = Self>
-    + Div<Output = Self>
     + AddAssign
     + mpi::traits::Equivalence
     + 'static
@@ -37,12 +36,6 @@ pub trait Scalar:
     fn sign_of_low(bits: u32, at: u32) -> Self;
     /// `self a + b`, rounded once.
     fn mul_add(self, a: Self, b: Self) -> Self;
-    /// Square root.
-    fn sqrt(self) -> Self;
-    /// `exp`, in code that runs on vectors.
-    fn exp(self) -> Self;
-    /// Natural logarithm of a positive normal number, in code that runs on vectors.
-    fn ln(self) -> Self;
 }
 
 impl Scalar for f32 {
@@ -61,24 +54,12 @@ impl Scalar for f32 {
         f32::from_bits(1.0f32.to_bits() | (bits as u32) << 31)
     }
     #[inline(always)]
-    fn mul_add(self, a: f32, b: f32) -> f32 {
-        f32::mul_add(self, a, b)
-    }
-    #[inline(always)]
-    fn sqrt(self) -> f32 {
-        f32::sqrt(self)
-    }
-    #[inline(always)]
-    fn exp(self) -> f32 {
-        elementary::exp_f32(self)
-    }
-    #[inline(always)]
-    fn ln(self) -> f32 {
-        elementary::ln_f32(self)
-    }
-    #[inline(always)]
     fn sign_of_low(bits: u32, at: u32) -> f32 {
         f32::from_bits(1.0f32.to_bits() | (bits >> at) << 31)
+    }
+    #[inline(always)]
+    fn mul_add(self, a: f32, b: f32) -> f32 {
+        f32::mul_add(self, a, b)
     }
 }
 
@@ -98,23 +79,51 @@ impl Scalar for f64 {
         f64::from_bits(1.0f64.to_bits() | bits << 63)
     }
     #[inline(always)]
-    fn mul_add(self, a: f64, b: f64) -> f64 {
-        f64::mul_add(self, a, b)
-    }
-    #[inline(always)]
-    fn sqrt(self) -> f64 {
-        f64::sqrt(self)
-    }
-    #[inline(always)]
-    fn exp(self) -> f64 {
-        elementary::exp_f64(self)
-    }
-    #[inline(always)]
-    fn ln(self) -> f64 {
-        elementary::ln_f64(self)
-    }
-    #[inline(always)]
     fn sign_of_low(bits: u32, at: u32) -> f64 {
         f64::from_bits(1.0f64.to_bits() | u64::from(bits >> at) << 63)
     }
+    #[inline(always)]
+    fn mul_add(self, a: f64, b: f64) -> f64 {
+        f64::mul_add(self, a, b)
+    }
 }
+
+/// Elementary functions that run on vectors, unlike those of the standard library.
+macro_rules! arithmetic {
+    ($type:ident, $exp:path, $ln:path) => {
+        impl Arithmetic for $type {
+            #[inline(always)]
+            fn copy(&self) -> Self {
+                *self
+            }
+            #[inline(always)]
+            fn number(&self, value: f64) -> Self {
+                Self::from_f64(value)
+            }
+            #[inline(always)]
+            fn sqrt(self) -> Self {
+                $type::sqrt(self)
+            }
+            #[inline(always)]
+            fn exp(self) -> Self {
+                $exp(self)
+            }
+            #[inline(always)]
+            fn ln(self) -> Self {
+                $ln(self)
+            }
+            #[inline(always)]
+            fn ln_1p(self) -> Self {
+                // Kahan's: what rounding has done to 1 + x is undone by the quotient.
+                let w = 1.0 + self;
+                if w == 1.0 { self } else { $ln(w) * (self / (w - 1.0)) }
+            }
+            #[inline(always)]
+            fn positive_part(self) -> Self {
+                if self > 0.0 { self } else { 0.0 }
+            }
+        }
+    };
+}
+arithmetic!(f32, elementary::exp_f32, elementary::ln_f32);
+arithmetic!(f64, elementary::exp_f64, elementary::ln_f64);
