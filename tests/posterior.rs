@@ -94,8 +94,8 @@ impl Case {
     /// Everything ready to be solved.
     fn system<E: Engine>(&self, engine: &mut E) -> System<E> {
         let data = self.data(engine);
-        let mut precision = Precision::new(engine, self.layers.len(), &data.observed);
-        precision.prepare(engine, &self.model(), self.noise().curvature());
+        let mut precision = Precision::new(engine, self.layers.len());
+        precision.prepare(engine, &self.model(), &self.noise().curvature(&data.observed));
         let columns = 1 + self.samples;
         let [mut w, mut v, mut b] = [0; 3].map(|_| engine.zeros(columns));
         let [mut drawn_w, mut drawn_v] = [0; 2].map(|_| engine.zeros(self.samples));
@@ -312,7 +312,11 @@ fn blocks_bridge_unobserved_regions() {
 
         // They follow the parameters: made for others they are poor, until they are told.
         let other = Model::from_coefficients(&[(3.0, -0.3, 0.3, 0.0); 2], Gamma::Free).unwrap();
-        system.precision.prepare(&engine, &other, Gaussian::new(0.01).unwrap().curvature());
+        system.precision.prepare(
+            &engine,
+            &other,
+            &Gaussian::new(0.01).unwrap().curvature(&case.data(&engine).observed),
+        );
         blocks.follow(&engine, &system.precision);
         let mut system = case.system(&mut engine);
         let stale = system.solve(&mut engine, &mut blocks, &mut x, &options).expect("solution");
@@ -423,8 +427,9 @@ fn failures_say_how_far_it_got() {
     assert!(error.to_string().contains("3 of 3 columns"), "{error}");
 
     // Not a number anywhere must not look like success.
-    let infinite = Curvature { diagonal: f64::INFINITY, root: f64::INFINITY };
-    system.precision.prepare(&engine, &case.model(), infinite);
+    let infinite = vec![f64::INFINITY; engine.part().owned];
+    let infinite = Curvature { diagonal: infinite.clone(), root: infinite };
+    system.precision.prepare(&engine, &case.model(), &infinite);
     let error = system.solve(&mut engine, &mut preconditioner, &mut x, &Default::default());
     assert!(matches!(error, Err(CgError::Breakdown { .. })), "{error:?}");
 }
@@ -650,8 +655,8 @@ fn slow_problems_are_given_blocks() {
     let mut star = Case::random(300, false, 1, 0, 3);
     star.graph = graphs::from_pairs(300, (1..300).map(|i| (0, i)));
     let engine = native(&star);
-    let mut precision = Precision::new(&engine, 1, &vec![true; 300]);
-    precision.prepare(&engine, &star.model(), Gaussian::new(0.1).unwrap().curvature());
+    let mut precision = Precision::new(&engine, 1);
+    precision.prepare(&engine, &star.model(), &Gaussian::new(0.1).unwrap().curvature(&[true; 300]));
     let few = schwarz::Options { entries: [1 << 20, 10_000], ..Default::default() };
     let refused = Preconditioner::schwarz(&engine, &precision, &few).err();
     assert_eq!(refused, Some(Refusal::Memory));

@@ -1,6 +1,6 @@
 //! Gaussian noise.
 
-use super::ObservedFields;
+use super::{Curvature, ObservedFields};
 use crate::error::{Error, Result};
 use crate::field::Residual;
 
@@ -13,7 +13,7 @@ use crate::field::Residual;
 /// ```
 /// use dgmrf::likelihood::Gaussian;
 /// let noise = Gaussian::new(0.5)?;
-/// assert_eq!(noise.curvature().diagonal, 4.0);
+/// assert_eq!(noise.curvature(&[true, false]).diagonal, [4.0, 0.0]);
 /// assert_eq!(noise.predictive_std(0.75), 1.0);
 /// # Ok::<(), dgmrf::Error>(())
 /// ```
@@ -22,15 +22,6 @@ pub struct Gaussian {
     /// Both are kept, so that whichever was given is exact.
     sigma: f64,
     log_sigma: f64,
-}
-
-/// What an observed node adds to the precision of the posterior: `W = −∂² log p(y|x) / ∂x²`.
-#[derive(Debug, Clone, Copy, PartialEq)]
-pub struct Curvature {
-    /// `W_ii`.
-    pub diagonal: f64,
-    /// `W_ii^½`, which right-hand sides of perturbed samples need.
-    pub root: f64,
 }
 
 impl Gaussian {
@@ -42,7 +33,7 @@ impl Gaussian {
 
     /// Refuses noise so small that its curvature leaves double precision.
     pub fn check_curvature(&self) -> Result<()> {
-        if self.curvature().diagonal.is_finite() { Ok(()) } else { Err(self.refusal()) }
+        if self.sigma.powi(-2).is_finite() { Ok(()) } else { Err(self.refusal()) }
     }
 
     fn refusal(&self) -> Error {
@@ -67,9 +58,20 @@ impl Gaussian {
         (-2.0 * self.log_sigma).exp()
     }
 
-    /// What an observed node adds to the precision of the posterior.
-    pub fn curvature(&self) -> Curvature {
-        Curvature { diagonal: self.sigma.powi(-2), root: 1.0 / self.sigma }
+    /// What the data add to the precision of the posterior: `σ⁻²` at each observed row.
+    pub fn curvature(&self, observed: &[bool]) -> Curvature {
+        let mut curvature = Curvature::default();
+        self.curvature_into(observed, &mut curvature);
+        curvature
+    }
+
+    /// [`Gaussian::curvature`] in the place of another one.
+    pub fn curvature_into(&self, observed: &[bool], curvature: &mut Curvature) {
+        let Curvature { diagonal, root } = curvature;
+        for (to, weight) in [(diagonal, self.sigma.powi(-2)), (root, 1.0 / self.sigma)] {
+            to.clear();
+            to.extend(observed.iter().map(|&o| if o { weight } else { 0.0 }));
+        }
     }
 
     /// The gradient in `x` of `−log p(y | x)`, as a pass of the engine adds it to another. Without

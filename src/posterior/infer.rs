@@ -113,8 +113,8 @@ pub fn infer<E: Engine>(
     let world = engine.world().clone();
     let checked = check(options).and_then(|()| problem.noise.check_curvature());
     world.agree(checked.and_then(|()| check_scales(engine, problem.model)))?;
-    let mut precision = Precision::new(engine, problem.model.layers.len(), &problem.data.observed);
-    precision.prepare(engine, problem.model, problem.noise.curvature());
+    let mut precision = Precision::new(engine, problem.model.layers.len());
+    precision.prepare(engine, problem.model, &problem.noise.curvature(&problem.data.observed));
 
     let mut conditionals = match options.variance {
         Variance::Rbmc => conditionals(engine, &precision),

@@ -16,47 +16,35 @@ pub struct Precision<E: Engine> {
     stack: Stack<E>,
     /// `G x` between the two halves of a product.
     image: E::Block,
-    /// `m` of the owned rows.
-    mask: Vec<f64>,
     /// `W` and `W^½`.
     weight: E::Block,
     root_weight: E::Block,
-    /// Scratch for node values.
-    host: Vec<f64>,
-    curvature: Curvature,
+    /// `W` on the host.
+    diagonal: Vec<f64>,
     coefficients: Vec<Coefficients>,
 }
 
 impl<E: Engine> Precision<E> {
-    /// For a model of `layers` layers; `observed` says which owned rows have data.
-    pub fn new(engine: &E, layers: usize, observed: &[bool]) -> Self {
-        let part = engine.part();
-        assert_eq!(observed.len(), part.owned, "a mark for each owned row");
-        let mask: Vec<f64> = observed.iter().map(|&o| f64::from(u8::from(o))).collect();
+    /// For a model of `layers` layers.
+    pub fn new(engine: &E, layers: usize) -> Self {
         Precision {
             stack: Stack::new(engine, layers, 0),
             image: engine.zeros(0),
-            weight: engine.node_field(&mask),
-            root_weight: engine.node_field(&mask),
-            host: mask.clone(),
-            mask,
-            curvature: Curvature { diagonal: 1.0, root: 1.0 },
+            weight: engine.zeros(1),
+            root_weight: engine.zeros(1),
+            diagonal: vec![0.0; engine.part().owned],
             coefficients: Vec::new(),
         }
     }
 
-    /// Takes over the layers, and what the data add at each observed node.
-    pub fn prepare(&mut self, engine: &E, model: &Model, curvature: Curvature) {
+    /// Takes over the layers, and what the data add.
+    pub fn prepare(&mut self, engine: &E, model: &Model, curvature: &Curvature) {
         self.stack.prepare(engine, model);
         self.coefficients.clear();
         self.coefficients.extend((0..model.layers.len()).map(|l| model.coefficients(l)));
-        self.curvature = curvature;
-        for (field, weight) in
-            [(&mut self.weight, curvature.diagonal), (&mut self.root_weight, curvature.root)]
-        {
-            self.host.iter_mut().zip(&self.mask).for_each(|(h, m)| *h = weight * m);
-            engine.upload(&self.host, field);
-        }
+        self.diagonal.copy_from_slice(&curvature.diagonal);
+        engine.upload(&curvature.diagonal, &mut self.weight);
+        engine.upload(&curvature.root, &mut self.root_weight);
     }
 
     /// `out = Gᵀ w + W^½ v`, the right-hand side of everything there is to solve for:
@@ -92,8 +80,7 @@ impl<E: Engine> Precision<E> {
 
     /// The diagonal of `W` at the owned rows.
     pub fn weight(&self) -> impl Iterator<Item = f64> {
-        let weight = self.curvature.diagonal;
-        self.mask.iter().map(move |m| weight * m)
+        self.diagonal.iter().copied()
     }
 
     /// The layers' coefficients.

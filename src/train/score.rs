@@ -26,7 +26,7 @@ use super::joint::{self, Columns, Joint};
 use super::{Parameters, Problem};
 use crate::error::{Error, Result};
 use crate::field::{Engine, Residual};
-use crate::likelihood::ObservedFields;
+use crate::likelihood::{Curvature, Observations, ObservedFields};
 use crate::partition::Part;
 use crate::posterior::{Linear, MeanSource, Precision, Preconditioner};
 use crate::random::{Purpose, Stream};
@@ -64,6 +64,7 @@ pub struct Info {
 pub struct Score<E: Engine> {
     options: Options,
     precision: Precision<E>,
+    curvature: Curvature,
     preconditioner: Preconditioner<E>,
     mean_source: MeanSource<E>,
     linear: Option<Linear<E>>,
@@ -101,8 +102,9 @@ impl<E: Engine> Score<E> {
         let probes = if options.exact { problem.nodes() } else { options.probes.max(1) };
         let linear = problem.features.as_ref().map(|f| Linear::new(engine, f, probes, |_, _| 0.0));
         let fixed = 1 + linear.as_ref().map_or(0, Linear::count);
-        let mut precision = Precision::new(engine, layers, &problem.data.observed);
-        precision.prepare(engine, &p.model, p.gaussian().curvature());
+        let mut precision = Precision::new(engine, layers);
+        let curvature = p.gaussian().curvature(&problem.data.observed);
+        precision.prepare(engine, &p.model, &curvature);
         let preconditioner = Preconditioner::jacobi(engine, &precision);
         let columns = fixed + probes;
         let [mut w, v, b, x] = [0; 4].map(|_| engine.zeros(columns));
@@ -121,6 +123,7 @@ impl<E: Engine> Score<E> {
             options: Options { probes, ..options.clone() },
             mean_source: MeanSource::new(engine),
             precision,
+            curvature,
             preconditioner,
             linear,
             w,
@@ -150,7 +153,7 @@ impl<E: Engine> Score<E> {
         p: &Parameters,
         tolerance: f64,
     ) -> Result<Info> {
-        let info = self.solve(engine, &problem.data.fields, p, tolerance)?;
+        let info = self.solve(engine, &problem.data, p, tolerance)?;
         if let Some(linear) = &mut self.linear {
             let [u, room] = &mut self.with_features;
             let columns = engine.columns(&self.x);
@@ -255,14 +258,15 @@ impl<E: Engine> Score<E> {
     fn solve(
         &mut self,
         engine: &mut E,
-        data: &ObservedFields<E::Block>,
+        data: &Observations<E>,
         p: &Parameters,
         tolerance: f64,
     ) -> Result<Info> {
-        self.precision.prepare(engine, &p.model, p.gaussian().curvature());
+        p.gaussian().curvature_into(&data.observed, &mut self.curvature);
+        self.precision.prepare(engine, &p.model, &self.curvature);
         self.preconditioner.follow(engine, &self.precision);
         let sources = (&mut self.w, &mut self.v);
-        self.mean_source.place(engine, &mut self.precision, data, sources, 0);
+        self.mean_source.place(engine, &mut self.precision, &data.fields, sources, 0);
         if let Some(linear) = &mut self.linear {
             linear.place(engine, &self.precision, &mut self.v);
         }
