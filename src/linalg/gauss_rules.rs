@@ -11,19 +11,19 @@ use pulp::{Arch, Simd, WithSimd};
 /// Nodes, ascending, and weights of every matrix.
 pub(crate) fn gauss_rules(matrices: &[Tridiagonal]) -> Vec<Vec<(f64, f64)>> {
     let together = |some: &[Tridiagonal]| match some.len() {
-        ..=8 => Arch::new().dispatch(Together::<8>::new(some)),
-        9..=16 => Arch::new().dispatch(Together::<16>::new(some)),
-        _ => Arch::new().dispatch(Together::<MOST>::new(some)),
+        ..=8 => Arch::new().dispatch(LaneMatrices::<8>::new(some)),
+        9..=16 => Arch::new().dispatch(LaneMatrices::<16>::new(some)),
+        _ => Arch::new().dispatch(LaneMatrices::<MOST_LANES>::new(some)),
     };
-    matrices.chunks(MOST).flat_map(together).collect()
+    matrices.chunks(MOST_LANES).flat_map(together).collect()
 }
 
 /// Matrices that are worked on together: several vectors of them, since the rotations of one vector
 /// wait for each other, too.
-const MOST: usize = 32;
+const MOST_LANES: usize = 32;
 
 /// Matrices of a group by rows, each filled up with zeros to the size of the largest.
-struct Together<const LANES: usize> {
+struct LaneMatrices<const LANES: usize> {
     size: Vec<usize>,
     d: Vec<[f64; LANES]>,
     e: Vec<[f64; LANES]>,
@@ -42,7 +42,7 @@ struct Bulge<const LANES: usize> {
     m: [f64; LANES],
 }
 
-impl<const LANES: usize> Together<LANES> {
+impl<const LANES: usize> LaneMatrices<LANES> {
     fn new(matrices: &[Tridiagonal]) -> Self {
         let size: Vec<usize> = matrices.iter().map(|t| t.diagonal.len()).collect();
         let most = size.iter().copied().max().unwrap_or(0);
@@ -52,7 +52,7 @@ impl<const LANES: usize> Together<LANES> {
             t.off_diagonal.iter().zip(&mut e).for_each(|(v, e)| e[k] = *v);
         }
         first.iter_mut().take(1).for_each(|lanes| *lanes = [1.0; LANES]);
-        Together { size, d, e, first }
+        LaneMatrices { size, d, e, first }
     }
 
     /// The last row of the block of matrix `k` that begins at `l`: up to an entry that is nothing
@@ -104,7 +104,7 @@ impl<const LANES: usize> Together<LANES> {
     }
 }
 
-impl<const LANES: usize> WithSimd for Together<LANES> {
+impl<const LANES: usize> WithSimd for LaneMatrices<LANES> {
     type Output = Vec<Vec<(f64, f64)>>;
 
     #[inline(always)]

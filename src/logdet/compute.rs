@@ -34,13 +34,13 @@ pub struct Options {
 }
 
 /// Up to this size all eigenvalues take a fraction of a second.
-const SMALL: usize = 1000;
+const EIGENVALUES_UP_TO: usize = 1000;
 
 impl Options {
     /// The method for a graph of `nodes` nodes; never `Auto`.
     pub fn method_for(&self, nodes: usize) -> Method {
         match self.method {
-            Method::Auto if nodes <= SMALL => Method::Eigenvalues,
+            Method::Auto if nodes <= EIGENVALUES_UP_TO => Method::Eigenvalues,
             Method::Auto => Method::Lanczos,
             chosen => chosen,
         }

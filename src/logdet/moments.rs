@@ -34,7 +34,7 @@ pub(super) fn traces(world: &World, part: &Part, hops: usize, budget: f64) -> Ve
             Some(whole) if world.size() == 1 => whole,
             _ => Overlap::collect(world, part, hop, 0),
         };
-        let mut ball = Ball::new(&overlap);
+        let mut ball = HopBall::new(&overlap);
         let starts =
             (0..part.owned as u32).filter(|&i| part.ids[i as usize].is_multiple_of(stride));
         let mut work = [starts.map(|i| ball.edges(i, hop) as f64).sum::<f64>()];
@@ -94,21 +94,21 @@ fn sums_of_walks(overlap: &Overlap, hops: usize) -> Vec<f64> {
 }
 
 /// The rows within some hops of a row.
-struct Ball<'a> {
+struct HopBall<'a> {
     graph: Lists<'a>,
     rows: Vec<u32>,
     inside: Vec<bool>,
 }
 
-impl<'a> Ball<'a> {
+impl<'a> HopBall<'a> {
     fn new(overlap: &'a Overlap) -> Self {
         let inside = vec![false; overlap.ids.len()];
-        Ball { graph: overlap.lists(), rows: Vec::new(), inside }
+        HopBall { graph: overlap.lists(), rows: Vec::new(), inside }
     }
 
     /// Edges of the rows within `radius` hops, which must be complete.
     fn edges(&mut self, center: u32, radius: usize) -> usize {
-        let Ball { graph, rows, inside } = self;
+        let HopBall { graph, rows, inside } = self;
         rows.clear();
         rows.push(center);
         inside[center as usize] = true;

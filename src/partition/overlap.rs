@@ -35,15 +35,19 @@ pub struct Overlap {
     pub(super) places: Arc<Vec<u32>>,
 }
 
-/// A row of another rank: who owns it, and its number there.
-type Home = (u32, u32);
+/// A row of the whole graph: who owns it, and its number there.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+struct GlobalRow {
+    rank: u32,
+    row: u32,
+}
 
 /// Collects the overlap row by row.
 struct Builder<'a> {
     part: &'a Part,
-    /// Homes of the rows beyond the owned ones, and back.
-    homes: Vec<Home>,
-    rows: HashMap<Home, u32>,
+    /// What the rows beyond the owned ones are in the whole graph, and back.
+    global: Vec<GlobalRow>,
+    rows: HashMap<GlobalRow, u32>,
     /// Edges of the rows beyond the owned ones.
     beyond: Collected,
     overlap: Overlap,
@@ -182,28 +186,32 @@ impl<'a> Builder<'a> {
             places: Arc::default(),
         };
         let beyond = Collected::default();
-        Builder { part, homes: Vec::new(), rows: HashMap::new(), beyond, overlap }
+        Builder { part, global: Vec::new(), rows: HashMap::new(), beyond, overlap }
     }
 
-    /// Homes of the halo rows: their owners send the numbers of their rows.
-    fn halo_homes(&self, world: &World) -> Vec<Home> {
+    /// The halo rows in the whole graph: their owners send the numbers of their rows.
+    fn halo_rows(&self, world: &World) -> Vec<GlobalRow> {
         let mut lists = vec![Vec::new(); world.size()];
         for n in &self.part.halo.neighbours {
             lists[n.rank] = n.send.clone();
         }
         let numbers = world.all_to_all(lists);
         let neighbours = self.part.halo.neighbours.iter();
-        neighbours.flat_map(|n| numbers[n.rank].iter().map(|&row| (n.rank as u32, row))).collect()
+        let rows = |n: &Neighbour| {
+            let rank = n.rank as u32;
+            numbers[n.rank].iter().map(move |&row| GlobalRow { rank, row })
+        };
+        neighbours.flat_map(rows).collect()
     }
 
     /// The row of a node here, new if it has none yet.
-    fn row(&mut self, home: Home, id: u32, degree: f64) -> u32 {
-        if home.0 as usize == self.part.rank {
-            return home.1;
+    fn row(&mut self, global: GlobalRow, id: u32, degree: f64) -> u32 {
+        if global.rank as usize == self.part.rank {
+            return global.row;
         }
         let v = &mut self.overlap;
-        *self.rows.entry(home).or_insert_with(|| {
-            self.homes.push(home);
+        *self.rows.entry(global).or_insert_with(|| {
+            self.global.push(global);
             v.ids.push(id);
             v.degree.push(degree);
             v.ids.len() as u32 - 1
@@ -212,9 +220,9 @@ impl<'a> Builder<'a> {
 
     fn own_edges(&mut self, world: &World) {
         let part = self.part;
-        let homes = self.halo_homes(world);
-        for (k, &home) in homes.iter().enumerate() {
-            self.row(home, part.ids[part.owned + k], part.degree[part.owned + k]);
+        let halo = self.halo_rows(world);
+        for (k, &global) in halo.iter().enumerate() {
+            self.row(global, part.ids[part.owned + k], part.degree[part.owned + k]);
         }
         // The halo is the first ring, in the same order: columns keep their numbers.
         self.overlap.complete = part.owned;
@@ -225,11 +233,11 @@ impl<'a> Builder<'a> {
         let part = self.part;
         let mut wanted = vec![Vec::new(); world.size()];
         for row in ring.clone() {
-            let (rank, number) = self.homes[row - part.owned];
+            let GlobalRow { rank, row: number } = self.global[row - part.owned];
             wanted[rank as usize].push(number);
         }
         let asked = world.all_to_all(wanted);
-        let halo_homes = self.halo_homes(world);
+        let halo = self.halo_rows(world);
         // For each row: the number of neighbours, then (rank, row there, id) of each; and beside
         // it (degree, weight) of each.
         let (mut names, mut numbers) = (Vec::new(), Vec::new());
@@ -240,12 +248,12 @@ impl<'a> Builder<'a> {
                 name.push(range.len() as u32);
                 for k in range {
                     let j = part.indices[k] as usize;
-                    let home = if j < part.owned {
-                        (part.rank as u32, j as u32)
+                    let global = if j < part.owned {
+                        GlobalRow { rank: part.rank as u32, row: j as u32 }
                     } else {
-                        halo_homes[j - part.owned]
+                        halo[j - part.owned]
                     };
-                    name.extend([home.0, home.1, part.ids[j]]);
+                    name.extend([global.rank, global.row, part.ids[j]]);
                     number.extend([part.degree[j], part.weights.as_ref().map_or(1.0, |w| w[k])]);
                 }
             }
@@ -255,14 +263,14 @@ impl<'a> Builder<'a> {
         let (names, numbers) = (world.all_to_all(names), world.all_to_all(numbers));
         let mut cursors = vec![(0, 0); world.size()];
         for row in ring {
-            let rank = self.homes[row - part.owned].0 as usize;
+            let rank = self.global[row - part.owned].rank as usize;
             let (mut name, mut number) = cursors[rank];
             let count = names[rank][name] as usize;
             name += 1;
             for _ in 0..count {
                 let [owner, there, id] = names[rank][name..name + 3] else { unreachable!() };
                 let (degree, weight) = (numbers[rank][number], numbers[rank][number + 1]);
-                let column = self.row((owner, there), id, degree);
+                let column = self.row(GlobalRow { rank: owner, row: there }, id, degree);
                 self.beyond.indices.push(column);
                 self.beyond.weights.push(weight);
                 (name, number) = (name + 3, number + 2);
@@ -277,11 +285,11 @@ impl<'a> Builder<'a> {
     fn finish(self, world: &World, fetched: usize) -> Overlap {
         let mut overlap = self.overlap;
         overlap.beyond = self.beyond.into();
-        overlap.owners = self.homes.iter().map(|home| home.0).collect();
+        overlap.owners = self.global.iter().map(|global| global.rank).collect();
         let mut wanted = vec![Vec::new(); world.size()];
         let mut asked = vec![Vec::new(); world.size()];
         for row in overlap.owned..overlap.rings[fetched] {
-            let (rank, number) = self.homes[row - overlap.owned];
+            let GlobalRow { rank, row: number } = self.global[row - overlap.owned];
             wanted[rank as usize].push(number);
             asked[rank as usize].push((row - overlap.owned) as u32);
         }

@@ -85,7 +85,7 @@ pub struct Options {
     pub fingerprint: Fingerprint,
     /// Steps at most, for the progress bar.
     pub iterations: u64,
-    /// How the objective is told.
+    /// How the objective is shown.
     pub objective: Objective,
 }
 
@@ -105,7 +105,7 @@ impl Default for Options {
     }
 }
 
-/// What objectives are told as: per node, in the units of `y`.
+/// How objectives are shown: per node, in the units of `y`.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Objective {
     /// Name of the objective for people.
@@ -204,15 +204,15 @@ pub fn run<E: Engine, F: Fit<E>>(
         if step >= look_at {
             let of_step = looked.elapsed().as_secs_f64() / (step + 1 - look_at).max(1) as f64;
             let late = saved_at.elapsed() >= options.checkpoint_after;
-            let mut told = [
+            let mut agreed = [
                 f64::from(u8::from(signal::caught())),
                 f64::from(u8::from(late)),
-                (LOOK / of_step.max(1e-9)).clamp(1.0, 1000.0).floor(),
+                (LOOK_EVERY / of_step.max(1e-9)).clamp(1.0, 1000.0).floor(),
             ];
-            world.max(&mut told);
-            interrupted = told[0] > 0.0;
-            due |= every > 0 && (told[1] > 0.0 || interrupted);
-            (look_at, looked) = (step + told[2] as u64, Instant::now());
+            world.max(&mut agreed);
+            interrupted = agreed[0] > 0.0;
+            due |= every > 0 && (agreed[1] > 0.0 || interrupted);
+            (look_at, looked) = (step + agreed[2] as u64, Instant::now());
         }
         if let Some(checkpoints) = checkpoints
             && due
@@ -231,7 +231,7 @@ pub fn run<E: Engine, F: Fit<E>>(
 }
 
 /// Seconds between looks at clocks and signals, about.
-const LOOK: f64 = 0.25;
+const LOOK_EVERY: f64 = 0.25;
 
 /// What to say when a fit cannot go on.
 fn stopped(error: Error, checkpoint: Option<u64>) -> Error {

@@ -228,9 +228,9 @@ impl<'a, E: Engine, A: Operator<E>, M: Precondition<E>> Solve<'a, E, A, M> {
         engine.world().sum(&mut work.dots[..columns]);
         let mut small = true;
         let norms = work.dots.iter().zip(&work.references);
-        for (told, (gamma, reference)) in self.info.columns.iter_mut().zip(norms) {
-            told.residual = relative(*gamma, *reference);
-            small &= told.residual <= self.options.tolerance;
+        for (reached, (gamma, reference)) in self.info.columns.iter_mut().zip(norms) {
+            reached.residual = relative(*gamma, *reference);
+            small &= reached.residual <= self.options.tolerance;
         }
         small
     }
@@ -284,22 +284,23 @@ impl<'a, E: Engine, A: Operator<E>, M: Precondition<E>> Solve<'a, E, A, M> {
                 gamma = 0.0;
             }
             let target = options.tolerance * options.tolerance * column.reference;
-            let told = &mut info.columns[column.place];
+            let reached = &mut info.columns[column.place];
             let steps = &mut work.steps[column.place];
-            let enough = |gamma: f64, steps: &Steps, smallest: &mut f64, told: &mut ColumnInfo| {
-                told.residual = relative(gamma, column.reference);
-                if gamma > target || options.error.is_infinite() {
-                    return gamma <= target;
-                }
-                if gamma > 0.0 && *diagonal && !iteration.is_multiple_of(BOUND_EVERY) {
-                    return false;
-                }
-                steps.lower_to_ritz(smallest);
-                let error = steps.error(*smallest, gamma);
-                told.error = Some(error);
-                error <= options.error
-            };
-            if enough(gamma, steps, smallest, told) {
+            let enough =
+                |gamma: f64, steps: &Steps, smallest: &mut f64, reached: &mut ColumnInfo| {
+                    reached.residual = relative(gamma, column.reference);
+                    if gamma > target || options.error.is_infinite() {
+                        return gamma <= target;
+                    }
+                    if gamma > 0.0 && *diagonal && !iteration.is_multiple_of(BOUND_EVERY) {
+                        return false;
+                    }
+                    steps.lower_to_ritz(smallest);
+                    let error = steps.error(*smallest, gamma);
+                    reached.error = Some(error);
+                    error <= options.error
+                };
+            if enough(gamma, steps, smallest, reached) {
                 column.done = true;
                 continue;
             }
@@ -316,8 +317,9 @@ impl<'a, E: Engine, A: Operator<E>, M: Precondition<E>> Solve<'a, E, A, M> {
             let predicted = (alpha * alpha * turn - gamma).max(0.0);
             (work.alpha[k], work.beta[k]) = (alpha, predicted / gamma);
             steps.push(alpha, predicted / gamma);
-            told.iterations = iteration;
-            column.done = predicted > TRUSTED * gamma && enough(predicted, steps, smallest, told);
+            reached.iterations = iteration;
+            column.done =
+                predicted > TRUSTED * gamma && enough(predicted, steps, smallest, reached);
         }
         info.iterations = info.columns.iter().map(|c| c.iterations).max().unwrap_or(0);
         Ok(())
