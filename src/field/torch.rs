@@ -112,9 +112,9 @@ impl<T: Scalar + tch::kind::Element> Torch<T> {
         let packing = profile::start();
         let packed = x.index_select(0, &self.send_rows).to_device(Device::Cpu).contiguous();
         let values = packed.numel();
-        self.send.resize(values, T::ZERO);
+        self.send.resize(values, T::from_f64(0.0));
         packed.copy_data(&mut self.send, values);
-        self.receive.resize(self.part.halo_rows() * columns, T::ZERO);
+        self.receive.resize(self.part.halo_rows() * columns, T::from_f64(0.0));
         profile::stop(Phase::HaloPack, packing, (2 * values * T::BYTES) as u64, 0);
 
         if squared && self.squared.is_none() {
@@ -258,8 +258,6 @@ fn squared_values(matrix: &Tensor) -> Tensor {
 
 impl<T: Scalar + tch::kind::Element> Engine for Torch<T> {
     type Block = Tensor;
-    type Rows = Tensor;
-    type Layer = Layer;
 
     fn part(&self) -> &Part {
         &self.part
