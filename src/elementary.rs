@@ -1,22 +1,31 @@
 //! Elementary functions without branches, so that loops over them run on vectors.
 //!
-//! The platform's are calls, one value at a time. Errors are a few units in the last place;
+//! Those of the platform are calls, one value at a time. Errors are a few units in the last place;
 //! a NaN stays one in `exp`. Results are the same bits on vectors and one by one: fused
 //! multiply-adds round once by definition, and are one instruction wherever [`pulp`] finds vector
 //! units.
 
 use std::f64::consts::{LN_2, LOG2_E};
 
-/// A polynomial, highest coefficient first.
+/// A polynomial, highest coefficient first. (A plain loop: one over an iterator by value is not
+/// always unrolled in time for the loop around it to become one of vectors.)
 #[inline(always)]
 fn horner<const K: usize>(x: f64, coefficients: [f64; K]) -> f64 {
-    coefficients.into_iter().reduce(|sum, c| sum.mul_add(x, c)).unwrap_or(0.0)
+    let mut sum = coefficients[0];
+    for &c in &coefficients[1..] {
+        sum = sum.mul_add(x, c);
+    }
+    sum
 }
 
 /// [`horner`] in single precision.
 #[inline(always)]
 fn horner32<const K: usize>(x: f32, coefficients: [f32; K]) -> f32 {
-    coefficients.into_iter().reduce(|sum, c| sum.mul_add(x, c)).unwrap_or(0.0)
+    let mut sum = coefficients[0];
+    for &c in &coefficients[1..] {
+        sum = sum.mul_add(x, c);
+    }
+    sum
 }
 
 /// `exp x`; beyond the range of the type, its ends.

@@ -276,6 +276,7 @@ fn block<E: Engine>(engine: &E, columns: usize, values: &[f64]) -> E::Block {
 }
 
 /// `y = y x² + √x`, with `Σ log x`.
+#[derive(Clone, Copy)]
 struct Work;
 
 impl Pointwise<1, 1> for Work {

@@ -25,9 +25,10 @@ pub trait Arithmetic:
 
 /// Work that changes some values at a node, given others there.
 ///
-/// The methods should be marked `#[inline(always)]`: the native engine compiles them into loops for
-/// the vector units of the machine.
-pub trait Pointwise<const CHANGED: usize, const GIVEN: usize>: Sync {
+/// The native engine compiles the work into loops for the vector units of the machine. That takes
+/// methods marked `#[inline(always)]`, and constants that are held by value: one behind a reference
+/// might change as the loop writes.
+pub trait Pointwise<const CHANGED: usize, const GIVEN: usize>: Copy + Sync {
     /// The values after the work, from those before.
     fn apply<V: Arithmetic>(&self, changed: [V; CHANGED], given: [V; GIVEN]) -> [V; CHANGED];
 
@@ -39,6 +40,7 @@ pub trait Pointwise<const CHANGED: usize, const GIVEN: usize>: Sync {
 }
 
 /// `y = y / x`.
+#[derive(Clone, Copy)]
 pub(super) struct Quotient;
 
 impl Pointwise<1, 1> for Quotient {

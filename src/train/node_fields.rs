@@ -29,7 +29,8 @@ impl<B> Moving<B> {
         gradient: &B,
     ) {
         let Moving { value, first, second } = self;
-        engine.pointwise(&Plain { step, weight }, [value, first, second], [gradient]);
+        let work = Plain { step: *step, weight };
+        engine.pointwise(&work, [value, first, second], [gradient]);
     }
 
     /// A step of Adam on the raw values of a positive field `ξ = softplus(a)`, for the objective
@@ -44,7 +45,7 @@ impl<B> Moving<B> {
         positive: &mut B,
     ) -> f64 {
         let Moving { value, first, second } = self;
-        let work = Positive { step, weight };
+        let work = Positive { step: *step, weight };
         engine.pointwise(&work, [value, first, second, positive], [gradient])
     }
 }
@@ -63,6 +64,7 @@ fn softplus<V: Arithmetic>(a: V) -> V {
 }
 
 /// `ξ = softplus(a)`.
+#[derive(Clone, Copy)]
 struct ToPositive;
 
 impl Pointwise<1, 1> for ToPositive {
@@ -73,12 +75,13 @@ impl Pointwise<1, 1> for ToPositive {
 }
 
 /// Adam on `[p, m, v]`.
-struct Plain<'a> {
-    step: &'a AdamStep,
+#[derive(Clone, Copy)]
+struct Plain {
+    step: AdamStep,
     weight: f64,
 }
 
-impl Pointwise<3, 1> for Plain<'_> {
+impl Pointwise<3, 1> for Plain {
     #[inline(always)]
     fn apply<V: Arithmetic>(&self, moving: [V; 3], [g]: [V; 1]) -> [V; 3] {
         self.step.apply(g.number(self.weight) * g, moving)
@@ -86,12 +89,13 @@ impl Pointwise<3, 1> for Plain<'_> {
 }
 
 /// Adam on `[p, m, v, ξ]` with `ξ = softplus(p)`.
-struct Positive<'a> {
-    step: &'a AdamStep,
+#[derive(Clone, Copy)]
+struct Positive {
+    step: AdamStep,
     weight: f64,
 }
 
-impl Pointwise<4, 1> for Positive<'_> {
+impl Pointwise<4, 1> for Positive {
     #[inline(always)]
     fn apply<V: Arithmetic>(&self, [p, m, v, xi]: [V; 4], [g]: [V; 1]) -> [V; 4] {
         let one = || g.number(1.0);

@@ -374,43 +374,53 @@ fn pointwise<T: Scalar, W: Pointwise<C, G>, const C: usize, const G: usize>(
     on_vectors(
         #[inline(always)]
         || {
+            let work = *work; // no reference that the loops could be writing behind
             let length = changed.first().map_or(0, |x| x.len());
             let mut sums = [0.0; LANES];
+            // What is left in these beyond the end is worked on, too, but nobody sees it.
+            let (mut now, mut known) = ([[T::ONE; PIECE]; C], [[T::ONE; PIECE]; G]);
+            let mut terms = [0.0; PIECE];
             let mut at = 0;
             while at < length {
                 let here = PIECE.min(length - at);
-                let (mut now, mut known) = ([[T::ONE; PIECE]; C], [[T::ONE; PIECE]; G]);
-                for k in 0..C {
-                    now[k][..here].copy_from_slice(&changed[k][at..at + here]);
+                for (now, changed) in now.iter_mut().zip(&changed) {
+                    now[..here].copy_from_slice(&changed[at..at + here]);
                 }
-                for k in 0..G {
-                    known[k][..here].copy_from_slice(&given[k][at..at + here]);
+                for (known, given) in known.iter_mut().zip(&given) {
+                    known[..here].copy_from_slice(&given[at..at + here]);
                 }
                 // Two loops, since one with a sum in it does not run on vectors.
-                let mut terms = [0.0; PIECE];
-                for (i, term) in terms.iter_mut().enumerate() {
-                    let (now, known) =
-                        (now.each_ref().map(|x| x[i]), known.each_ref().map(|x| x[i]));
-                    *term = work.summand(&now, &known).map_or(0.0, T::to_f64);
+                for (i, sum) in terms.iter_mut().enumerate() {
+                    if let Some(term) = work.summand(&place(&now, i), &place(&known, i)) {
+                        *sum = term.to_f64();
+                    }
                 }
                 terms[here..].fill(0.0);
                 for terms in terms.as_chunks::<LANES>().0 {
                     sums.iter_mut().zip(terms).for_each(|(sum, term)| *sum += term);
                 }
                 for i in 0..PIECE {
-                    let (before, known) =
-                        (now.each_ref().map(|x| x[i]), known.each_ref().map(|x| x[i]));
-                    let after = work.apply(before, known);
-                    for k in 0..C {
-                        now[k][i] = after[k];
+                    let after = work.apply(place(&now, i), place(&known, i));
+                    for (now, after) in now.iter_mut().zip(after) {
+                        now[i] = after;
                     }
                 }
-                for k in 0..C {
-                    changed[k][at..at + here].copy_from_slice(&now[k][..here]);
+                for (changed, now) in changed.iter_mut().zip(&now) {
+                    changed[at..at + here].copy_from_slice(&now[..here]);
                 }
                 at += here;
             }
             total(sums)
         },
     )
+}
+
+/// The values at place `i`. (A loop, for `map` on an array is not always inlined.)
+#[inline(always)]
+fn place<T: Scalar, const N: usize>(values: &[[T; PIECE]; N], i: usize) -> [T; N] {
+    let mut at = [T::ZERO; N];
+    for (at, values) in at.iter_mut().zip(values) {
+        *at = values[i];
+    }
+    at
 }
