@@ -18,6 +18,7 @@ mod gradient;
 mod kernel;
 mod krylov;
 pub(super) mod lanes;
+mod pointwise;
 mod rows;
 mod stencil;
 mod sweep;
