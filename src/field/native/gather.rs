@@ -54,7 +54,7 @@ impl<T: Scalar, E: RowEpilogue<T>> WithSimd for Gather<'_, T, E> {
     type Output = ();
 
     #[inline(always)]
-    fn with_simd<S: Simd>(mut self, _: S) {
+    fn with_simd<S: Simd>(self, _: S) {
         match (self.factors.is_some(), !self.csr.weights.is_empty()) {
             (false, false) => self.all::<S, false, false>(),
             (false, true) => self.all::<S, false, true>(),
@@ -64,33 +64,34 @@ impl<T: Scalar, E: RowEpilogue<T>> WithSimd for Gather<'_, T, E> {
     }
 }
 
-impl<'a, T: Scalar, E: RowEpilogue<T>> Gather<'a, T, E> {
+impl<T: Scalar, E: RowEpilogue<T>> Gather<'_, T, E> {
     /// All columns of the tile.
     #[inline(always)]
-    fn all<S: Simd, const SCALED: bool, const WEIGHTED: bool>(&mut self) {
+    fn all<S: Simd, const SCALED: bool, const WEIGHTED: bool>(self) {
         let (stride, width) = (self.input.1, self.tile.len());
         Known::<S, _, SCALED, WEIGHTED>(self, PhantomData).passes(stride, width);
     }
 }
 
 /// A gather of which the compiler knows the units, and whether there are factors and weights.
-struct Known<'g, S, G, const SCALED: bool, const WEIGHTED: bool>(&'g mut G, PhantomData<S>);
+struct Known<S, G, const SCALED: bool, const WEIGHTED: bool>(G, PhantomData<S>);
 
 impl<T: Scalar, E: RowEpilogue<T>, S: Simd, const SCALED: bool, const WEIGHTED: bool> Columns
-    for Known<'_, S, Gather<'_, T, E>, SCALED, WEIGHTED>
+    for Known<S, Gather<'_, T, E>, SCALED, WEIGHTED>
 {
     const WIDEST: usize = 8;
 
     #[inline(always)]
     fn pass<const W: usize>(&mut self, stride: usize, first: usize) {
-        let Gather { csr, factors, squared, ref input, ref rows, ref tile, epilogue, ref mut out } =
-            *self.0;
-        let weights = if squared { &csr.squared[..] } else { &csr.weights[..] };
-        let factors = factors.unwrap_or(&[]);
-        let (out, out_stride) = (&mut *out.0, out.1);
+        // In variables of their own, so that the loop has them in registers.
+        let Gather { csr, input: (input, _), epilogue, .. } = self.0;
+        let (indices, reach, rows) = (&csr.indices[..], csr.reach, self.0.rows.clone());
+        let weights = if self.0.squared { &csr.squared[..] } else { &csr.weights[..] };
+        let factors = self.0.factors.unwrap_or(&[]);
+        let (out, out_stride) = (&mut *self.0.out.0, self.0.out.1);
         // The one tile of a narrow block is all of it; said so that the compiler knows, too.
         let out_stride = if stride == W { W } else { out_stride };
-        let input = input.0[tile.start + first..].as_ptr();
+        let input = input[self.0.tile.start + first..].as_ptr();
         // Rows that share a line need not all ask for it.
         let sharing = if stride == W { (LINE / (W * T::BYTES)).max(1) } else { 1 };
         let ahead = AHEAD * out_stride;
@@ -102,9 +103,9 @@ impl<T: Scalar, E: RowEpilogue<T>, S: Simd, const SCALED: bool, const WEIGHTED: 
             // streams of output and indices over page ends, where the processor's own prefetching
             // stops.
             if i.is_multiple_of(sharing) {
-                prefetch_row(input, i + csr.reach, stride);
+                prefetch_row(input, i + reach, stride);
                 prefetch(out.as_ptr(), ahead);
-                prefetch(csr.indices.as_ptr(), row.start + 1024);
+                prefetch(indices.as_ptr(), row.start + 1024);
             }
             let mut sum = [T::ZERO; W];
             let mut add = |e: usize| {
@@ -113,7 +114,7 @@ impl<T: Scalar, E: RowEpilogue<T>, S: Simd, const SCALED: bool, const WEIGHTED: 
                 // has verified to be there, with its factor (`Csr::new`). Checking every row again
                 // costs a sixth of a layer that is in cache.
                 let (j, mut factor) = unsafe {
-                    let j = *csr.indices.get_unchecked(e) as usize;
+                    let j = *indices.get_unchecked(e) as usize;
                     (j, if SCALED { *factors.get_unchecked(j) } else { T::ONE })
                 };
                 if WEIGHTED {
