@@ -534,10 +534,11 @@ fn posterior_of<E: Engine>(
     let all = feature_values(case.graph.nodes(), features.max(1));
     let values = ids.iter().flat_map(|&i| &all[i as usize * features..][..features]).copied();
     let model = case.model();
+    let data = case.data(engine);
     let problem = Problem {
         model: &model,
-        noise: case.noise(),
-        data: &case.data(engine),
+        curvature: case.noise().curvature(&data.observed),
+        data: &data,
         features: (features > 0).then(|| Features {
             count: features,
             values: values.collect(),
@@ -641,7 +642,8 @@ fn slow_problems_are_given_blocks() {
     let posterior = |case: &Case, choice: Choice| {
         let (model, mut engine) = (case.model(), native(case));
         let data = case.data(&engine);
-        let problem = Problem { model: &model, noise: case.noise(), data: &data, features: None };
+        let curvature = case.noise().curvature(&data.observed);
+        let problem = Problem { model: &model, curvature, data: &data, features: None };
         let options = Options { preconditioner: choice, ..tight(Variance::Mc, 10) };
         infer(&mut engine, &problem, &options, None).expect("a posterior")
     };
@@ -685,7 +687,8 @@ fn wrong_settings_are_refused() {
     let data = Observations::new(&engine, &case.y, &observed).unwrap();
     let (model, noise) = (case.model(), Gaussian::new(0.1).unwrap());
     let mut fails = |noise: Gaussian, options: &Options| {
-        let problem = Problem { model: &model, noise, data: &data, features: None };
+        let curvature = noise.curvature(&data.observed);
+        let problem = Problem { model: &model, curvature, data: &data, features: None };
         infer(&mut engine, &problem, options, None).unwrap_err().to_string()
     };
     let options = Options { preconditioner: Choice::None, ..tight(Variance::Mc, 10) };
@@ -698,7 +701,8 @@ fn wrong_settings_are_refused() {
     let observed: Vec<bool> = (0..30).map(|i| i > 10).collect();
     let data = Observations::new(&engine, &case.y, &observed).unwrap();
     for preconditioner in [Choice::None, Choice::Jacobi, Choice::Schwarz, Choice::Auto] {
-        let problem = Problem { model: &model, noise, data: &data, features: None };
+        let curvature = noise.curvature(&data.observed);
+        let problem = Problem { model: &model, curvature, data: &data, features: None };
         let options = Options { preconditioner, ..options.clone() };
         let error = infer(&mut engine, &problem, &options, None).unwrap_err().to_string();
         assert!(error.contains("not positive definite"), "{preconditioner:?}: {error}");

@@ -31,11 +31,6 @@ impl Gaussian {
         if sigma.is_finite() && sigma > 0.0 { Ok(noise) } else { Err(noise.refusal()) }
     }
 
-    /// Refuses noise so small that its curvature leaves double precision.
-    pub fn check_curvature(&self) -> Result<()> {
-        if self.sigma.powi(-2).is_finite() { Ok(()) } else { Err(self.refusal()) }
-    }
-
     fn refusal(&self) -> Error {
         Error::Setting(format!(
             "the standard deviation of the noise, sigma = {:e}, must be a finite number above 0",

@@ -5,7 +5,7 @@ use super::conditional::{self, Conditionals};
 use super::{Choice, Features, Precision, Variance, exact};
 use crate::error::{Error, Result};
 use crate::field::Engine;
-use crate::likelihood::{Gaussian, Observations};
+use crate::likelihood::{Curvature, Observations};
 use crate::memory;
 use crate::model::layer::LogScale;
 use crate::model::{Model, columns};
@@ -17,8 +17,8 @@ use crate::solver::{Refusal, cg};
 pub struct Problem<'a, E: Engine> {
     /// The layers.
     pub model: &'a Model,
-    /// The noise of the data.
-    pub noise: Gaussian,
+    /// What the data add to the precision.
+    pub curvature: Curvature,
     /// The data that the posterior is conditioned on.
     pub data: &'a Observations<E>,
     /// Features for a linear part of the mean.
@@ -111,10 +111,10 @@ pub fn infer<E: Engine>(
     mut keep: Option<Keep>,
 ) -> Result<Estimate> {
     let world = engine.world().clone();
-    let checked = check(options).and_then(|()| problem.noise.check_curvature());
+    let checked = check(options).and_then(|()| problem.curvature.check());
     world.agree(checked.and_then(|()| check_scales(engine, problem.model)))?;
     let mut precision = Precision::new(engine, problem.model.layers.len());
-    precision.prepare(engine, problem.model, &problem.noise.curvature(&problem.data.observed));
+    precision.prepare(engine, problem.model, &problem.curvature);
 
     let mut conditionals = match options.variance {
         Variance::Rbmc => conditionals(engine, &precision),

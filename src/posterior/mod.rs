@@ -27,7 +27,8 @@
 //! let y = [1.0, f64::NAN, f64::NAN, f64::NAN, 1.0];
 //! let data = Observations::new(&engine, &y, &[true, false, false, false, true])?;
 //! let model = Model::from_coefficients(&[(1.0, -0.9, 0.5, 0.0)], Gamma::Free)?;
-//! let problem = Problem { model: &model, noise: Gaussian::new(0.1)?, data: &data, features: None };
+//! let curvature = Gaussian::new(0.1)?.curvature(&data.observed);
+//! let problem = Problem { model: &model, curvature, data: &data, features: None };
 //! let options = Options { variance: Variance::Exact, ..Options::default() };
 //! let estimate = infer(&mut engine, &problem, &options, None)?;
 //! assert!(estimate.mean[0] > estimate.mean[1] && estimate.mean[1] > estimate.mean[2]);

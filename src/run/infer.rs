@@ -176,8 +176,8 @@ impl Work for Job<'_> {
             if options.keep_samples { Some(&mut keep) } else { None };
         let noise = Gaussian::new(self.model.sigma / self.model.standardise.scale);
         let data = Observations::new(&engine, &self.values.y, &self.values.observed)?;
-        let problem =
-            Problem { model: &self.model.model, noise: world.agree(noise)?, data: &data, features };
+        let curvature = world.agree(noise)?.curvature(&data.observed);
+        let problem = Problem { model: &self.model.model, curvature, data: &data, features };
         let estimate = posterior::infer(&mut engine, &problem, options, keep)?;
         let info = estimate.info.clone();
         let gathered = world.agree(self.gather(&estimate))?;
