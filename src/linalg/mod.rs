@@ -3,7 +3,7 @@
 //! Here: sparse columns and their products ([`SparseColumns`], [`Gram`]), sparse Cholesky factors
 //! ([`Pattern`], [`Factor`]) and the compact form that preconditioners solve with ([`Panels`]), the
 //! diagonal of a dense inverse ([`dense`]), eigenvalues of tridiagonal matrices and the Gauss rules
-//! that follow from them ([`Tridiagonal`], [`gauss_rules`]).
+//! that follow from them (`tridiagonal.rs`, `gauss_rules.rs`).
 //! Not here: systems spread over ranks and engines; those are in [`crate::solver`].
 
 mod columns;

@@ -2,7 +2,7 @@
 //!
 //! Here: dividing with METIS ([`divide`]), the order of rows inside a part ([`order`]), the
 //! [`Part`] a rank works on, the partition file of which a rank reads only its own part
-//! ([`write`], [`Part::read`], [`load_or_make`]), and the graph further around a part than its halo
+//! ([`write()`], [`Part::read`], [`load_or_make`]), and the graph further around a part than its halo
 //! ([`Overlap`]) with the exchange of values there ([`OverlapExchange`]). One part is the same path
 //! as a thousand.
 

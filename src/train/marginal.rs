@@ -3,7 +3,7 @@
 //! The score comes from Fisher's identity with exact posterior samples ([`super::score`]); its
 //! random signs are fixed, so this is the maximisation of a smooth function of `4L + 1` parameters.
 //! Three phases: a few short ascents from different starts, of which the best by its evidence goes
-//! on ([`super::start()`]); Adam into the valley, with few signs and loose systems; and Newton's
+//! on ([`super::start`]); Adam into the valley, with few signs and loose systems; and Newton's
 //! method ([`super::newton`]) to its bottom. The fit ends when a Newton step, by second derivatives
 //! made at that very place, promises less than what is statistically of no account.
 
