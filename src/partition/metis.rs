@@ -64,8 +64,7 @@ pub fn divide(graph: &Graph, parts: usize, options: &Options) -> Result<Vec<u32>
             Balance::Nodes => 1,
         })
         .collect();
-    // METIS demands a connected graph when asked for contiguous parts.
-    let connected = graph::components(graph).count() == 1;
+    let contiguous = contiguous(graph);
     // k-way can leave parts empty on tiny or star-like graphs; recursive bisection rarely does.
     let mut owner = vec![0; n];
     for recursive in [false, true] {
@@ -80,7 +79,7 @@ pub fn divide(graph: &Graph, parts: usize, options: &Options) -> Result<Vec<u32>
         if recursive {
             problem.part_recursive(&mut owner).map_err(fail)?;
         } else {
-            let problem = problem.set_option(metis::option::Contig(connected));
+            let problem = problem.set_option(metis::option::Contig(contiguous));
             problem.part_kway(&mut owner).map_err(fail)?;
         }
         let mut sizes = vec![0usize; parts];
@@ -92,4 +91,59 @@ pub fn divide(graph: &Graph, parts: usize, options: &Options) -> Result<Vec<u32>
     Err(Error::Setting(format!(
         "METIS finds no {parts} non-empty parts of this graph of {n} nodes; use fewer parts"
     )))
+}
+
+/// Nodes up to which METIS keeps parts contiguous at no cost that anybody notices.
+const SMALL: usize = 20_000;
+
+/// Whether METIS is asked for contiguous parts: where it can (it demands a connected graph), and
+/// where that is cheap. For every node that it would like to move it looks whether the rest of the
+/// part hangs together without it, and on graphs with hubs, where nearly all nodes are at borders,
+/// that takes minutes. There the part of a node says little about where it is, too.
+///
+/// Hubs show in the mean degree of a neighbour, `Σ d² / Σ d`: on meshes and nearest-neighbour graphs it
+/// is the mean degree and a little more.
+fn contiguous(graph: &Graph) -> bool {
+    let n = graph.nodes();
+    let squares: f64 = (0..n).map(|i| (graph.neighbour_count(i) as f64).powi(2)).sum();
+    let entries = 2.0 * graph.edges() as f64;
+    let hubs = squares * n as f64 > 2.0 * entries * entries;
+    (n <= SMALL || !hubs) && graph::components(graph).count() == 1
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::graph::EdgeList;
+
+    /// A ring of `n` nodes, of which every hundredth is joined to `spokes` others.
+    fn ring(n: u32, spokes: u32) -> Graph {
+        let mut edges = EdgeList::unweighted();
+        for i in 0..n {
+            edges.push(i.into(), ((i + 1) % n).into(), 1.0);
+            if i % 100 == 0 {
+                (0..spokes).for_each(|k| edges.push(i.into(), ((i + 7 + 31 * k) % n).into(), 1.0));
+            }
+        }
+        edges.into_graph(n as usize).expect("a graph").0
+    }
+
+    #[test]
+    fn parts_are_contiguous_where_that_is_cheap() {
+        assert!(contiguous(&ring(50_000, 0)));
+        assert!(contiguous(&ring(10_000, 100)));
+        assert!(!contiguous(&ring(50_000, 100)));
+        let mut edges = EdgeList::unweighted();
+        edges.push(0, 1, 1.0);
+        edges.push(2, 3, 1.0);
+        assert!(!contiguous(&edges.into_graph(4).expect("a graph").0));
+        for parts in [2, 8] {
+            let graph = ring(50_000, 100);
+            let options = Options { balance: Balance::Nodes, ..Options::default() };
+            let owner = divide(&graph, parts, &options).expect("parts");
+            let mut sizes = vec![0; parts];
+            owner.iter().for_each(|&p| sizes[p as usize] += 1);
+            assert!(sizes.iter().all(|s| *s as f64 <= 1.05 * 50_000.0 / parts as f64), "{sizes:?}");
+        }
+    }
 }
