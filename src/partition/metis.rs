@@ -120,9 +120,9 @@ mod tests {
     fn ring(n: u32, spokes: u32) -> Graph {
         let mut edges = EdgeList::unweighted();
         for i in 0..n {
-            edges.push(i.into(), ((i + 1) % n).into(), 1.0);
+            edges.push(i, (i + 1) % n, 1.0);
             if i % 100 == 0 {
-                (0..spokes).for_each(|k| edges.push(i.into(), ((i + 7 + 31 * k) % n).into(), 1.0));
+                (0..spokes).for_each(|k| edges.push(i, (i + 7 + 31 * k) % n, 1.0));
             }
         }
         edges.into_graph(n as usize).expect("a graph").0
